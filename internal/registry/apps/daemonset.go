@@ -22,6 +22,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/workload"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -110,13 +111,13 @@ func validateDaemonSetSpec(c *check.Checker, spec *appsv1.DaemonSetSpec, options
 	template, at := &spec.Template, path.Child("selector")
 	c.Add(metav1validation.ValidateLabelSelector(spec.Selector, options, at)...)
 	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil && !selector.Matches(labels.Set(template.Labels)) {
-		c.Invalid(path.Child("template", "metadata", "labels"), template.Labels, podspec.Unselected)
+		c.Invalid(path.Child("template", "metadata", "labels"), template.Labels, workload.Unselected)
 	}
 	if isEmpty(spec.Selector) {
 		c.Invalid(at, spec.Selector, "empty selector is invalid for daemonset")
 	}
 	podspec.ValidatePodTemplateSpec(c, template, path.Child("template"))
-	podspec.ValidateRunsForEver(c, &template.Spec, "DaemonSet", path.Child("template", "spec"))
+	workload.ValidateRestartsAlways(c, &template.Spec, "DaemonSet", path.Child("template", "spec"))
 	c.NonNegative(path.Child("minReadySeconds"), int64(spec.MinReadySeconds))
 	validateDaemonSetStrategy(c, &spec.UpdateStrategy, path.Child("updateStrategy"))
 	check.NonNegativePtr(c, path.Child("revisionHistoryLimit"), spec.RevisionHistoryLimit)
@@ -164,7 +165,7 @@ func validateDaemonSetUpdate(_ context.Context, c *check.Checker, d, old *appsv1
 func validateDaemonSetStatus(_ context.Context, c *check.Checker, d, old *appsv1.DaemonSet) {
 	status, s := field.NewPath("status"), &d.Status
 	c.NonNegative(status.Child("observedGeneration"), int64(s.ObservedGeneration))
-	for _, count := range []podspec.Count{
+	for _, count := range []workload.Count{
 		{Name: "currentNumberScheduled", Value: s.CurrentNumberScheduled},
 		{Name: "numberMisscheduled", Value: s.NumberMisscheduled},
 		{Name: "desiredNumberScheduled", Value: s.DesiredNumberScheduled},

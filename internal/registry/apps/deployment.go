@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/workload"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -109,10 +109,10 @@ func validateDeploymentUpdate(ctx context.Context, c *check.Checker, d, old *app
 func validateDeploymentStatus(_ context.Context, c *check.Checker, d, old *appsv1.Deployment) {
 	status, s := field.NewPath("status"), &d.Status
 	c.NonNegative(status.Child("observedGeneration"), int64(s.ObservedGeneration))
-	podspec.ValidateCounts(c, status, s.Replicas,
-		podspec.Count{Name: "updatedReplicas", Value: s.UpdatedReplicas}, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
+	workload.ValidateCounts(c, status, s.Replicas,
+		workload.Count{Name: "updatedReplicas", Value: s.UpdatedReplicas}, workload.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, workload.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
 	c.NonNegative(status.Child("unavailableReplicas"), int64(s.UnavailableReplicas))
 	check.NonNegativePtr(c, status.Child("terminatingReplicas"), s.TerminatingReplicas)
-	podspec.ValidateAvailable(c, status, s.AvailableReplicas, s.ReadyReplicas)
+	workload.ValidateAvailable(c, status, s.AvailableReplicas, s.ReadyReplicas)
 	validateCollisions(c, status, s.CollisionCount, old.Status.CollisionCount)
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/workload"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -58,9 +58,9 @@ func validateReplicaSetUpdate(ctx context.Context, c *check.Checker, r, old *app
 
 func validateReplicaSetStatus(_ context.Context, c *check.Checker, r, _ *appsv1.ReplicaSet) {
 	status, s := field.NewPath("status"), &r.Status
-	podspec.ValidateCounts(c, status, s.Replicas,
-		podspec.Count{Name: "fullyLabeledReplicas", Value: s.FullyLabeledReplicas}, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
+	workload.ValidateCounts(c, status, s.Replicas,
+		workload.Count{Name: "fullyLabeledReplicas", Value: s.FullyLabeledReplicas}, workload.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, workload.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
 	c.NonNegative(status.Child("observedGeneration"), int64(s.ObservedGeneration))
 	check.NonNegativePtr(c, status.Child("terminatingReplicas"), s.TerminatingReplicas)
-	podspec.ValidateAvailable(c, status, s.AvailableReplicas, s.ReadyReplicas)
+	workload.ValidateAvailable(c, status, s.AvailableReplicas, s.ReadyReplicas)
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/volumespec"
+	"github.com/kindred-project/kindred/internal/registry/core/workload"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -61,7 +63,7 @@ type statefulSetRules struct {
 
 func validateClaimTemplates(c *check.Checker, templates []corev1.PersistentVolumeClaim, path *field.Path) {
 	for i := range templates {
-		podspec.ValidatePersistentVolumeClaimSpec(c, &templates[i].Spec, path.Index(i).Child("spec"))
+		volumespec.ValidatePersistentVolumeClaimSpec(c, &templates[i].Spec, path.Index(i).Child("spec"))
 	}
 }
 
@@ -105,7 +107,7 @@ func validateStatefulSetSpec(c *check.Checker, spec *appsv1.StatefulSetSpec, rul
 	}
 	validateSelector(c, spec.Selector, "statefulset", path.Child("selector"))
 	validateStatefulSetTemplate(c, spec, rules, path)
-	podspec.ValidateRunsForEver(c, &spec.Template.Spec, "StatefulSet", path.Child("template", "spec"))
+	workload.ValidateRestartsAlways(c, &spec.Template.Spec, "StatefulSet", path.Child("template", "spec"))
 }
 
 func validatePodManagement(c *check.Checker, policy appsv1.PodManagementPolicyType, path *field.Path) {
@@ -166,7 +168,7 @@ func validateStatefulSetTemplate(c *check.Checker, spec *appsv1.StatefulSetSpec,
 		return
 	}
 	at, template := path.Child("template"), identified(spec)
-	podspec.ValidateSelected(c, template, selector, at)
+	workload.ValidateSelected(c, template, selector, at)
 	rules.templates(c, template, at)
 	podspec.ValidatePodTemplateMeta(c, template, at)
 }
@@ -200,8 +202,8 @@ func identified(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 
 func validateStatefulSetStatus(_ context.Context, c *check.Checker, set, old *appsv1.StatefulSet) {
 	status, s := field.NewPath("status"), &set.Status
-	podspec.ValidateCounts(c, status, s.Replicas, podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "currentReplicas", Value: s.CurrentReplicas},
-		podspec.Count{Name: "updatedReplicas", Value: s.UpdatedReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
+	workload.ValidateCounts(c, status, s.Replicas, workload.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, workload.Count{Name: "currentReplicas", Value: s.CurrentReplicas},
+		workload.Count{Name: "updatedReplicas", Value: s.UpdatedReplicas}, workload.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
 	c.NonNegative(status.Child("observedGeneration"), int64(s.ObservedGeneration))
 	if s.AvailableReplicas > s.ReadyReplicas {
 		c.Invalid(status.Child("availableReplicas"), s.AvailableReplicas, "cannot be greater than status.readyReplicas")

@@ -19,6 +19,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/workload"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -61,9 +62,9 @@ func isEmpty(selector *metav1.LabelSelector) bool {
 // validateTemplate wants a template that the selector matches and whose pods
 // run for ever.
 func validateTemplate(c *check.Checker, template *corev1.PodTemplateSpec, selector labels.Selector, path *field.Path) {
-	podspec.ValidateSelected(c, template, selector, path)
+	workload.ValidateSelected(c, template, selector, path)
 	podspec.ValidatePodTemplateSpec(c, template, path)
-	podspec.ValidateRunsForEver(c, &template.Spec, "ReplicaSet", path.Child("spec"))
+	workload.ValidateRestartsAlways(c, &template.Spec, "ReplicaSet", path.Child("spec"))
 }
 
 // validateCollisions: the count is a part of names in use, and never goes back.

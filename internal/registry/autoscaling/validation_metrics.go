@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/resourcename"
 )
 
 // metrics: what has no pods uses nothing, so that only a metric of something else
@@ -127,7 +127,7 @@ func (c checker) pods(m *autoscalingv2.PodsMetricSource, path *field.Path) {
 
 func (c checker) containerResource(m *autoscalingv2.ContainerResourceMetricSource, path *field.Path) {
 	if c.named(string(m.Name), "must specify a resource name", path.Child("name")) {
-		podspec.ValidateContainerResourceName(c.Checker, m.Name, path.Child("name"))
+		resourcename.ValidateForContainer(c.Checker, m.Name, path.Child("name"))
 	}
 	if c.named(m.Container, "must specify a container", path.Child("container")) {
 		c.DNSLabel(path.Child("container"), m.Container)

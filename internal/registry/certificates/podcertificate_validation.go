@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 )
 
 // Limits of what a request may hold and ask for. Kubernetes' own signers sign for
@@ -38,7 +37,7 @@ var stubPath = specPath.Child("stubPKCS10Request")
 
 func validatePodRequest(_ context.Context, c *check.Checker, r *podRequest) {
 	s := &r.Spec
-	podspec.ValidateSignerName(c, specPath.Child("signerName"), s.SignerName)
+	c.SignerName(specPath.Child("signerName"), s.SignerName)
 	validateUserAnnotations(c, s.UnverifiedUserAnnotations, specPath.Child("unverifiedUserAnnotations"))
 	for _, party := range []struct {
 		kind, name string

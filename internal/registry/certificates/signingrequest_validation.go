@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 )
 
 // legacySigner stood for "some signer" before signers had names.
@@ -56,7 +55,7 @@ func validateRequest(_ context.Context, c *check.Checker, r *csr) {
 	if r.Spec.SignerName == legacySigner {
 		c.Invalid(signer, r.Spec.SignerName, "the legacy signerName is not allowed via this API version")
 	} else {
-		podspec.ValidateSignerName(c, signer, r.Spec.SignerName)
+		c.SignerName(signer, r.Spec.SignerName)
 	}
 	if seconds := r.Spec.ExpirationSeconds; seconds != nil && *seconds < 600 {
 		c.Invalid(specPath.Child("expirationSeconds"), *seconds, "may not specify a duration less than 600 seconds (10 minutes)")

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -65,7 +64,7 @@ func validateBundleMeta(c *check.Checker, b *certificatesv1.ClusterTrustBundle) 
 		c.Invalid(metadata.Child("name"), b.Name, bundleNameProblems(signer, b.Name, false)...)
 	}
 	if signer != "" {
-		podspec.ValidateSignerName(c, bundleSignerPath, signer)
+		c.SignerName(bundleSignerPath, signer)
 	}
 }
 

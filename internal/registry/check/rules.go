@@ -5,8 +5,10 @@ package check
 
 import (
 	"path"
+	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -163,6 +165,20 @@ func (c *Checker) NoBacksteps(path *field.Path, value string) {
 // HasBacksteps reports whether ".." is an element of a file path.
 func HasBacksteps(path string) bool {
 	return slices.Contains(strings.Split(path, "/"), "..")
+}
+
+// OnlyFields forbids each field of a struct that is set and not allowed.
+func (c *Checker) OnlyFields(path *field.Path, object any, allowed sets.Set[string], detail string) {
+	value := reflect.ValueOf(object)
+	for i := range value.NumField() {
+		name := value.Type().Field(i).Name
+		if allowed.Has(name) || value.Field(i).IsZero() {
+			continue
+		}
+		lower := []rune(name)
+		lower[0] = unicode.ToLower(lower[0])
+		c.Forbidden(path.Child(string(lower)), detail)
+	}
 }
 
 // FinalizerDomain requires a domain in the name of a finalizer that is not Kubernetes' own.

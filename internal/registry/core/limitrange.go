@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/resourcename"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -69,7 +69,7 @@ func validateLimitNames(c *check.Checker, item *corev1.LimitRangeItem, path *fie
 	ofContainers := item.Type == corev1.LimitTypePod || item.Type == corev1.LimitTypeContainer
 	check := func(child string, list corev1.ResourceList) {
 		for _, name := range sortedKeys(list) {
-			podspec.ValidateLimitedResourceName(c, name, ofContainers, path.Child(child).Key(string(name)))
+			resourcename.ValidateForLimitRange(c, name, ofContainers, path.Child(child).Key(string(name)))
 		}
 	}
 	check("max", item.Max)
@@ -151,7 +151,7 @@ func validateLimits(c *check.Checker, name corev1.ResourceName, item *corev1.Lim
 	if limit.above(high) {
 		invalid("default", high, "default value %s is greater than max value %s", limit.String(), high.String())
 	}
-	if !podspec.Overcommits(name) && limit.set && request.set && limit.Cmp(request.Quantity) != 0 {
+	if !resourcename.Overcommits(name) && limit.set && request.set && limit.Cmp(request.Quantity) != 0 {
 		invalid("defaultRequest", request, "default value %s must equal to defaultRequest value %s in %s", limit.String(), request.String(), name)
 	}
 	validateRatio(c, amountIn(item.MaxLimitRequestRatio, name), low, high, path.Child("maxLimitRequestRatio").Key(string(name)))

@@ -18,7 +18,7 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/resourcename"
 )
 
 func validateNode(_ context.Context, c *check.Checker, n *corev1.Node) {
@@ -53,10 +53,10 @@ func validatePodCIDRs(c *check.Checker, cidrs []string, path *field.Path) {
 func validateNodeResources(c *check.Checker, n *corev1.Node) {
 	status := field.NewPath("status")
 	for name, quantity := range n.Status.Capacity {
-		podspec.ValidateResourceQuantity(c, name, quantity, status.Child("capacity", string(name)))
+		resourcename.ValidateQuantity(c, name, quantity, status.Child("capacity", string(name)))
 	}
 	for name, quantity := range n.Status.Allocatable {
-		podspec.ValidateResourceQuantity(c, name, quantity, status.Child("allocatable", string(name)))
+		resourcename.ValidateQuantity(c, name, quantity, status.Child("allocatable", string(name)))
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/volumespec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -122,7 +123,7 @@ func orUnset[S ~string](s *S) string {
 }
 
 func validatePersistentVolume(_ context.Context, c *check.Checker, v *corev1.PersistentVolume) {
-	podspec.ValidatePersistentVolumeSpec(c, &v.Spec, v.Name, field.NewPath("spec"))
+	volumespec.ValidatePersistentVolumeSpec(c, &v.Spec, v.Name, field.NewPath("spec"))
 	if _, found := v.Annotations[corev1.MountOptionAnnotation]; found && !takesMountOptions(&v.Spec.PersistentVolumeSource) {
 		c.Forbidden(field.NewPath("metadata", "annotations", corev1.MountOptionAnnotation), "may not specify mount options for this volume type")
 	}

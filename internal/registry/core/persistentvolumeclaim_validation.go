@@ -18,18 +18,19 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/resourcename"
+	"github.com/kindred-project/kindred/internal/registry/core/volumespec"
 )
 
 func validateClaim(_ context.Context, c *check.Checker, claim *corev1.PersistentVolumeClaim) {
-	podspec.ValidatePersistentVolumeClaimSpec(c, &claim.Spec, field.NewPath("spec"))
+	volumespec.ValidatePersistentVolumeClaimSpec(c, &claim.Spec, field.NewPath("spec"))
 }
 
 // validateClaimUpdate: a claim is answered by a volume that fits it, so it stays
 // what it was. It gets its volume once, may get a class later, and when it is
 // bound, size and attributes of its volume may change.
 func validateClaimUpdate(_ context.Context, c *check.Checker, claim, old *corev1.PersistentVolumeClaim) {
-	podspec.ValidatePersistentVolumeClaimSpecUpdate(c, &claim.Spec, &old.Spec, field.NewPath("spec"))
+	volumespec.ValidatePersistentVolumeClaimSpecUpdate(c, &claim.Spec, &old.Spec, field.NewPath("spec"))
 	if !classFromAnnotation(claim, old) {
 		validateClassAnnotation(c, claim.Annotations, old.Annotations)
 	}
@@ -114,7 +115,7 @@ var resizeStatuses = []corev1.ClaimResourceStatus{
 func validateClaimStatus(_ context.Context, c *check.Checker, claim, _ *corev1.PersistentVolumeClaim) {
 	status := field.NewPath("status")
 	for _, name := range sortedKeys(claim.Status.Capacity) {
-		podspec.ValidateAmount(c, claim.Status.Capacity[name], status.Child("capacity").Key(string(name)))
+		resourcename.ValidateAmount(c, claim.Status.Capacity[name], status.Child("capacity").Key(string(name)))
 	}
 	statuses := status.Child("allocatedResourceStatuses")
 	for _, name := range sortedKeys(claim.Status.AllocatedResourceStatuses) {
@@ -132,9 +133,9 @@ func validateClaimStatus(_ context.Context, c *check.Checker, claim, _ *corev1.P
 func validateAllocated(c *check.Checker, name corev1.ResourceName, list corev1.ResourceList, path *field.Path) {
 	at := path.Key(string(name))
 	valid := c.Passes(func() { validateClaimedResource(c, name, path) }) &&
-		c.Passes(func() { podspec.ValidateAmount(c, list[name], at) })
+		c.Passes(func() { resourcename.ValidateAmount(c, list[name], at) })
 	if valid {
-		podspec.ValidateResourceQuantity(c, corev1.ResourceStorage, list[name], at)
+		resourcename.ValidateQuantity(c, corev1.ResourceStorage, list[name], at)
 	}
 }
 
@@ -143,7 +144,7 @@ func validateAllocated(c *check.Checker, name corev1.ResourceName, list corev1.R
 func validateClaimedResource(c *check.Checker, name corev1.ResourceName, path *field.Path) {
 	problems := utilvalidation.IsQualifiedName(string(name))
 	c.Invalid(path, string(name), problems...)
-	if len(problems) == 0 && podspec.IsNativeResource(name) && name != corev1.ResourceStorage {
+	if len(problems) == 0 && resourcename.IsNative(name) && name != corev1.ResourceStorage {
 		c.Add(field.NotSupported(path, string(name), []corev1.ResourceName{corev1.ResourceStorage}))
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/workload"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -91,9 +92,9 @@ func validateReplicationController(_ context.Context, c *check.Checker, r *corev
 		c.Required(path, "")
 		return
 	}
-	podspec.ValidateSelected(c, r.Spec.Template, labels.SelectorFromSet(r.Spec.Selector), path)
+	workload.ValidateSelected(c, r.Spec.Template, labels.SelectorFromSet(r.Spec.Selector), path)
 	podspec.ValidatePodTemplateSpec(c, r.Spec.Template, path)
-	podspec.ValidateRunsForEver(c, &r.Spec.Template.Spec, "ReplicationController", path.Child("spec"))
+	workload.ValidateRestartsAlways(c, &r.Spec.Template.Spec, "ReplicationController", path.Child("spec"))
 }
 
 func validateReplicationControllerUpdate(ctx context.Context, c *check.Checker, r, old *corev1.ReplicationController) {
@@ -121,10 +122,10 @@ func validateNonConvertible(c *check.Checker, key string, r, old *corev1.Replica
 
 func validateReplicationControllerStatus(_ context.Context, c *check.Checker, r, _ *corev1.ReplicationController) {
 	status, s := field.NewPath("status"), &r.Status
-	podspec.ValidateCounts(c, status, s.Replicas, podspec.Count{Name: "fullyLabeledReplicas", Value: s.FullyLabeledReplicas},
-		podspec.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, podspec.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
+	workload.ValidateCounts(c, status, s.Replicas, workload.Count{Name: "fullyLabeledReplicas", Value: s.FullyLabeledReplicas},
+		workload.Count{Name: "readyReplicas", Value: s.ReadyReplicas}, workload.Count{Name: "availableReplicas", Value: s.AvailableReplicas})
 	c.NonNegative(status.Child("observedGeneration"), s.ObservedGeneration)
-	podspec.ValidateAvailable(c, status, s.AvailableReplicas, s.ReadyReplicas)
+	workload.ValidateAvailable(c, status, s.AvailableReplicas, s.ReadyReplicas)
 }
 
 // warnReplicationController warns on an update of what the template was before,

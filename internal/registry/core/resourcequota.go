@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/resourcename"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -69,8 +69,8 @@ func validateQuotaStatus(_ context.Context, c *check.Checker, q, _ *corev1.Resou
 func validateQuotaAmounts(c *check.Checker, list corev1.ResourceList, path *field.Path) {
 	for _, name := range sortedKeys(list) {
 		at := path.Key(string(name))
-		podspec.ValidateQuotaResourceName(c, name, at)
-		podspec.ValidateResourceQuantity(c, name, list[name], at)
+		resourcename.ValidateForQuota(c, name, at)
+		resourcename.ValidateQuantity(c, name, list[name], at)
 	}
 }
 
@@ -175,7 +175,7 @@ func isScope(scope corev1.ResourceQuotaScope) bool {
 // outOfScope are the resources of a list that cannot be counted within a scope.
 func outOfScope(scope corev1.ResourceQuotaScope, hard corev1.ResourceList) []corev1.ResourceName {
 	return slices.DeleteFunc(sortedKeys(hard), func(name corev1.ResourceName) bool {
-		return !isScope(scope) || !podspec.IsQuotaResource(name) || slices.Contains(scoped[scope], name)
+		return !isScope(scope) || !resourcename.IsQuota(name) || slices.Contains(scoped[scope], name)
 	})
 }
 

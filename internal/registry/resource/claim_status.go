@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/nodeselector"
 )
 
 // deviceID says which device is meant, and which share of it.
@@ -110,7 +110,7 @@ func validateAllocation(c *check.Checker, claim, old *resourcev1.ResourceClaim) 
 	}
 	validateAllocated(c, &allocation.Devices, requestsOf(&claim.Spec.Devices), path.Child("devices"))
 	if allocation.NodeSelector != nil {
-		podspec.ValidateNodeSelector(c, allocation.NodeSelector, path.Child("nodeSelector"))
+		nodeselector.Validate(c, allocation.NodeSelector, path.Child("nodeSelector"))
 	}
 }
 

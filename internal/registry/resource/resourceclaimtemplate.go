@@ -11,7 +11,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/volumespec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -37,6 +37,6 @@ func resourceClaimTemplate(namespaces corev1client.NamespacesGetter) generic.Res
 }
 
 func validateTemplate(c *check.Checker, t *resourcev1.ResourceClaimTemplate) {
-	podspec.ValidateTemplateMeta(c, &t.Spec.ObjectMeta, specPath.Child("metadata"))
+	volumespec.ValidateTemplateMeta(c, &t.Spec.ObjectMeta, specPath.Child("metadata"))
 	validateClaim(c, &t.Spec.Spec.Devices, specPath.Child("spec", "devices"))
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/nodeselector"
 )
 
 // validateSlice checks a slice; old is nil for a new one.
@@ -92,7 +92,7 @@ func (r *reach) node(name *string, empty string, path *field.Path) {
 func (r *reach) selector(selector *corev1.NodeSelector, path *field.Path) {
 	if selector != nil {
 		r.choose("nodeSelector")
-		podspec.ValidateNodeSelector(r.Checker, selector, path)
+		nodeselector.Validate(r.Checker, selector, path)
 	}
 }
 

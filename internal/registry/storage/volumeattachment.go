@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/podspec"
+	"github.com/kindred-project/kindred/internal/registry/core/volumespec"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
@@ -84,7 +84,7 @@ func validateSource(c *check.Checker, source *storagev1.VolumeAttachmentSource, 
 	case inline != nil && name != nil:
 		c.Forbidden(path, exactlyOne)
 	case inline != nil:
-		podspec.ValidateInlineVolumeSpec(c, inline, path.Child("inlineVolumeSpec"))
+		volumespec.ValidateInlineVolumeSpec(c, inline, path.Child("inlineVolumeSpec"))
 	case *name == "":
 		c.Required(path.Child("persistentVolumeName"), "must specify non empty persistentVolumeName")
 	}

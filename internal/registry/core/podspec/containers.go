@@ -4,9 +4,7 @@
 package podspec
 
 import (
-	"reflect"
 	"strings"
-	"unicode"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -120,7 +118,7 @@ func (c *specChecker) ephemeralContainers(path *field.Path) {
 		if target := ephemeral.TargetContainerName; target != "" && !targets.Has(target) {
 			c.Add(field.NotFound(at.Child("targetContainerName"), target))
 		}
-		forbidOtherFields(c.Checker, reflect.ValueOf(ephemeral.EphemeralContainerCommon), allowedInEphemeral, detail, at)
+		c.OnlyFields(at, ephemeral.EphemeralContainerCommon, allowedInEphemeral, detail)
 		// The bind mount of a subpath would stay until the pod ends.
 		for j, mount := range ephemeral.VolumeMounts {
 			mountPath := at.Child("volumeMounts").Index(j)
@@ -131,19 +129,6 @@ func (c *specChecker) ephemeralContainers(path *field.Path) {
 				c.Forbidden(mountPath.Child("subPathExpr"), detail)
 			}
 		}
-	}
-}
-
-// forbidOtherFields forbids every field of a struct that is set and not allowed.
-func forbidOtherFields(c *check.Checker, value reflect.Value, allowed sets.Set[string], detail string, path *field.Path) {
-	for i := range value.NumField() {
-		name := value.Type().Field(i).Name
-		if allowed.Has(name) || value.Field(i).IsZero() {
-			continue
-		}
-		lower := []rune(name)
-		lower[0] = unicode.ToLower(lower[0])
-		c.Forbidden(path.Child(string(lower)), detail)
 	}
 }
 

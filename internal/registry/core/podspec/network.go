@@ -44,7 +44,7 @@ func (c *specChecker) dns(path *field.Path) {
 	for i, server := range config.Nameservers {
 		c.IP(at.Index(i), server, nil)
 	}
-	validateDnsSearches(c.Checker, config.Searches, path.Child("searches"))
+	validateDNSSearches(c.Checker, config.Searches, path.Child("searches"))
 	for i, option := range config.Options {
 		if option.Name == "" {
 			c.Required(path.Child("options").Index(i), "must not be empty")
@@ -52,7 +52,7 @@ func (c *specChecker) dns(path *field.Path) {
 	}
 }
 
-func validateDnsSearches(c *check.Checker, searches []string, path *field.Path) {
+func validateDNSSearches(c *check.Checker, searches []string, path *field.Path) {
 	if len(searches) > maxSearchPaths {
 		c.Invalid(path, searches, fmt.Sprintf("must not have more than %v search paths", maxSearchPaths))
 	}

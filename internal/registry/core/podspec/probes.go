@@ -83,7 +83,7 @@ func validateHandler(c *check.Checker, h handler, gracePeriod *int64, path *fiel
 		check func(path *field.Path)
 	}{
 		{"exec", h.exec != nil, func(path *field.Path) { validateExec(c, h.exec, path) }},
-		{"httpGet", h.httpGet != nil, func(path *field.Path) { validateHttpGet(c, h.httpGet, path) }},
+		{"httpGet", h.httpGet != nil, func(path *field.Path) { validateHTTPGet(c, h.httpGet, path) }},
 		{"tcpSocket", h.tcpSocket != nil, func(path *field.Path) { c.PortNumberOrName(path.Child("port"), h.tcpSocket.Port) }},
 		{"grpc", h.grpc != nil, func(path *field.Path) { c.PortNumberOrName(path.Child("port"), intstr.FromInt32(h.grpc.Port)) }},
 		{"sleep", h.sleep != nil, func(path *field.Path) { validateSleep(c, h.sleep, gracePeriod, path) }},
@@ -108,7 +108,7 @@ func validateExec(c *check.Checker, exec *v1.ExecAction, path *field.Path) {
 	}
 }
 
-func validateHttpGet(c *check.Checker, get *v1.HTTPGetAction, path *field.Path) {
+func validateHTTPGet(c *check.Checker, get *v1.HTTPGetAction, path *field.Path) {
 	c.NonEmpty(path.Child("path"), get.Path)
 	c.PortNumberOrName(path.Child("port"), get.Port)
 	check.OneOf(c, path.Child("scheme"), get.Scheme, v1.URISchemeHTTP, v1.URISchemeHTTPS)

@@ -12,24 +12,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/core/resourcename"
 )
-
-// ValidateAmount checks an amount of anything.
-func ValidateAmount(c *check.Checker, quantity resource.Quantity, path *field.Path) {
-	if quantity.Value() < 0 {
-		c.Invalid(path, quantity.Value(), "must be a valid resource quantity")
-	}
-}
 
 // ValidateResourceRequirements checks what a container asks for; claims are the
 // names in spec.resourceClaims that it may refer to.
 func ValidateResourceRequirements(c *check.Checker, requirements *v1.ResourceRequirements, claims sets.Set[string], path *field.Path) {
-	validateRequirements(c, requirements, ValidateContainerResourceName, path)
+	validateRequirements(c, requirements, resourcename.ValidateForContainer, path)
 	validateClaimRefs(c, requirements.Claims, claims, path.Child("claims"))
 }
 
@@ -43,7 +36,7 @@ func validateRequirements(c *check.Checker, requirements *v1.ResourceRequirement
 		validateWithinLimit(c, name, requirements, path)
 	}
 	all := append(names(requirements.Limits), names(requirements.Requests)...)
-	if slices.ContainsFunc(all, isHugePages) && !slices.ContainsFunc(all, isCPUOrMemory) {
+	if slices.ContainsFunc(all, resourcename.IsHugePages) && !slices.ContainsFunc(all, resourcename.IsCPUOrMemory) {
 		c.Forbidden(path, "HugePages require cpu or memory")
 	}
 }
@@ -52,8 +45,8 @@ func validateAmounts(c *check.Checker, list v1.ResourceList, rule nameRule, path
 	for _, name := range names(list) {
 		at, quantity := path.Key(string(name)), list[name]
 		rule(c, name, at)
-		ValidateResourceQuantity(c, name, quantity, at)
-		if isHugePages(name) && !isMultipleOfPage(name, quantity) {
+		resourcename.ValidateQuantity(c, name, quantity, at)
+		if resourcename.IsHugePages(name) && !isMultipleOfPage(name, quantity) {
 			c.Invalid(at, quantity.String(), fmt.Sprintf("%s is not positive integer multiple of %s", quantity.String(), name))
 		}
 	}
@@ -64,7 +57,7 @@ func validateAmounts(c *check.Checker, list v1.ResourceList, rule nameRule, path
 func validateWithinLimit(c *check.Checker, name v1.ResourceName, requirements *v1.ResourceRequirements, path *field.Path) {
 	request := requirements.Requests[name]
 	limit, limited := requirements.Limits[name]
-	overcommits := Overcommits(name)
+	overcommits := resourcename.Overcommits(name)
 	switch {
 	case !limited && !overcommits:
 		c.Required(path.Child("limits"), "Limit must be set for non overcommitable resources")
@@ -76,27 +69,9 @@ func validateWithinLimit(c *check.Checker, name v1.ResourceName, requirements *v
 	}
 }
 
-// ValidateResourceQuantity checks an amount of one resource.
-func ValidateResourceQuantity(c *check.Checker, name v1.ResourceName, quantity resource.Quantity, path *field.Path) {
-	if quantity.Sign() < 0 {
-		c.Invalid(path, quantity.String(), "must be greater than or equal to 0")
-	}
-	if isInteger(name) && quantity.MilliValue()%1000 != 0 {
-		c.Invalid(path, quantity, "must be an integer")
-	}
-}
-
 // names are sorted, so that errors come in the same order each time.
 func names(list v1.ResourceList) []v1.ResourceName {
 	return slices.Sorted(maps.Keys(list))
-}
-
-func isCPUOrMemory(name v1.ResourceName) bool {
-	return name == v1.ResourceCPU || name == v1.ResourceMemory
-}
-
-func isHugePages(name v1.ResourceName) bool {
-	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 }
 
 func isMultipleOfPage(name v1.ResourceName, quantity resource.Quantity) bool {
@@ -105,94 +80,6 @@ func isMultipleOfPage(name v1.ResourceName, quantity resource.Quantity) bool {
 		return false
 	}
 	return quantity.Value()%size.Value() == 0
-}
-
-// IsNativeResource says whether Kubernetes itself defines the resource.
-func IsNativeResource(name v1.ResourceName) bool {
-	return !strings.Contains(string(name), "/") || strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
-}
-
-// isExtended says whether the resource is somebody's own, such as a device, and
-// its name can be put in a quota.
-func isExtended(name v1.ResourceName) bool {
-	return !IsNativeResource(name) && !strings.HasPrefix(string(name), v1.DefaultResourceRequestsPrefix) &&
-		len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+string(name))) == 0
-}
-
-// isInteger says whether the resource is counted in whole things.
-func isInteger(name v1.ResourceName) bool {
-	switch name {
-	case v1.ResourcePods, v1.ResourceQuotas, v1.ResourceServices, v1.ResourceReplicationControllers, v1.ResourceSecrets,
-		v1.ResourceConfigMaps, v1.ResourcePersistentVolumeClaims, v1.ResourceServicesNodePorts, v1.ResourceServicesLoadBalancers:
-		return true
-	}
-	return isExtended(name)
-}
-
-// quotaResources are the names without a domain that v1 gives a meaning, in a
-// container's resources or elsewhere.
-var quotaResources = sets.New(
-	v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, v1.ResourceStorage,
-	v1.ResourceRequestsCPU, v1.ResourceRequestsMemory, v1.ResourceRequestsEphemeralStorage, v1.ResourceRequestsStorage,
-	v1.ResourceLimitsCPU, v1.ResourceLimitsMemory, v1.ResourceLimitsEphemeralStorage,
-	v1.ResourcePods, v1.ResourceQuotas, v1.ResourceServices, v1.ResourceReplicationControllers, v1.ResourceSecrets,
-	v1.ResourceConfigMaps, v1.ResourcePersistentVolumeClaims, v1.ResourceServicesNodePorts, v1.ResourceServicesLoadBalancers)
-
-// IsQuotaResource says whether a name without a domain means something in a
-// quota.
-func IsQuotaResource(name v1.ResourceName) bool {
-	return name != v1.ResourceStorage && isStandard(name)
-}
-
-func isStandard(name v1.ResourceName) bool {
-	return quotaResources.Has(name) || isHugePages(name) || strings.HasPrefix(string(name), v1.ResourceRequestsHugePagesPrefix)
-}
-
-// ValidateQuotaResourceName checks the name of what a quota counts.
-func ValidateQuotaResourceName(c *check.Checker, name v1.ResourceName, path *field.Path) {
-	validateResourceName(c, name, path)
-	if !strings.Contains(string(name), "/") && !IsQuotaResource(name) {
-		c.Invalid(path, name, "must be a standard resource for quota")
-	}
-}
-
-// ValidateLimitedResourceName checks the name of what a LimitRange limits, of
-// containers and pods or of anything else.
-func ValidateLimitedResourceName(c *check.Checker, name v1.ResourceName, ofContainers bool, path *field.Path) {
-	if ofContainers {
-		ValidateContainerResourceName(c, name, path)
-	} else {
-		validateResourceName(c, name, path)
-	}
-}
-
-// Overcommits says whether more of a resource may be promised than there is.
-func Overcommits(name v1.ResourceName) bool { return IsNativeResource(name) && !isHugePages(name) }
-
-// validateResourceName checks a name of any resource, and says whether it is one.
-func validateResourceName(c *check.Checker, name v1.ResourceName, path *field.Path) bool {
-	if problems := validation.IsQualifiedName(string(name)); len(problems) > 0 {
-		c.Invalid(path, name, problems...)
-		return false
-	}
-	if !strings.Contains(string(name), "/") && !isStandard(name) {
-		c.Invalid(path, name, "must be a standard resource type or fully qualified")
-		return false
-	}
-	return true
-}
-
-// ValidateContainerResourceName checks the name of a resource that a container has.
-func ValidateContainerResourceName(c *check.Checker, name v1.ResourceName, path *field.Path) {
-	validateResourceName(c, name, path)
-	switch {
-	case !strings.Contains(string(name), "/"):
-		if !isCPUOrMemory(name) && name != v1.ResourceEphemeralStorage && !isHugePages(name) {
-			c.Invalid(path, name, "must be a standard resource for containers")
-		}
-	case !IsNativeResource(name) && !isExtended(name):
-		c.Invalid(path, name, "doesn't follow extended resource name standard")
-	}
 }
 
 // validateClaimRefs checks the claims that a container uses, whole or one request each.
@@ -259,7 +146,7 @@ func (c *specChecker) podResources(path *field.Path) {
 }
 
 func validatePodResourceName(c *check.Checker, name v1.ResourceName, path *field.Path) {
-	if validateResourceName(c, name, path) && !resourcehelper.IsSupportedPodLevelResource(name) {
+	if resourcename.Validate(c, name, path) && !resourcehelper.IsSupportedPodLevelResource(name) {
 		c.Add(field.NotSupported(path, name, sets.List(resourcehelper.SupportedPodLevelResources())))
 	}
 }
@@ -280,7 +167,7 @@ func (c *specChecker) containersFit(resources *v1.ResourceRequirements, path *fi
 	together = resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{})
 	for _, name := range names(together) {
 		sum := together[name]
-		if limit, found := resources.Limits[name]; found && isHugePages(name) && sum.Cmp(limit) > 0 {
+		if limit, found := resources.Limits[name]; found && resourcename.IsHugePages(name) && sum.Cmp(limit) > 0 {
 			c.Invalid(path.Child("limits").Key(string(name)), limit.String(),
 				fmt.Sprintf("must be greater than or equal to aggregate container limits of %s", sum.String()))
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/core/nodeselector"
 )
 
 // ValidateTolerations checks the tolerations at path.
@@ -104,96 +105,19 @@ func ValidateAffinity(c *check.Checker, affinity *v1.Affinity, path *field.Path)
 
 func validateNodeAffinity(c *check.Checker, affinity *v1.NodeAffinity, path *field.Path) {
 	if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
-		ValidateNodeSelector(c, required, path.Child(requiredTerms))
+		nodeselector.Validate(c, required, path.Child(requiredTerms))
 	}
 	for i, term := range affinity.PreferredDuringSchedulingIgnoredDuringExecution {
 		at := path.Child(preferredTerms).Index(i)
 		validateWeight(c, term.Weight, at)
 		// A value that no label has does no harm in a preference.
-		validateNodeSelectorTerm(c, &term.Preference, anyValues, at.Child("preference"))
+		nodeselector.ValidatePreference(c, &term.Preference, at.Child("preference"))
 	}
 }
 
 func validateWeight(c *check.Checker, weight int32, path *field.Path) {
 	if weight < 1 || weight > 100 {
 		c.Invalid(path.Child("weight"), weight, "must be in the range 1-100")
-	}
-}
-
-// ValidateNodeSelectorTerm checks one term of a node selector.
-func ValidateNodeSelectorTerm(c *check.Checker, term *v1.NodeSelectorTerm, path *field.Path) {
-	validateNodeSelectorTerm(c, term, labelValues, path)
-}
-
-// What the values of a requirement may be.
-const (
-	labelValues = true
-	anyValues   = false
-)
-
-// ValidateNodeSelector checks the node selector at path.
-func ValidateNodeSelector(c *check.Checker, selector *v1.NodeSelector, path *field.Path) {
-	at := path.Child("nodeSelectorTerms")
-	if len(selector.NodeSelectorTerms) == 0 {
-		c.Required(at, "must have at least one node selector term")
-	}
-	for i := range selector.NodeSelectorTerms {
-		validateNodeSelectorTerm(c, &selector.NodeSelectorTerms[i], labelValues, at.Index(i))
-	}
-}
-
-func validateNodeSelectorTerm(c *check.Checker, term *v1.NodeSelectorTerm, mustBeLabels bool, path *field.Path) {
-	for i := range term.MatchExpressions {
-		validateNodeLabels(c, &term.MatchExpressions[i], mustBeLabels, path.Child("matchExpressions").Index(i))
-	}
-	for i := range term.MatchFields {
-		validateNodeField(c, &term.MatchFields[i], path.Child("matchFields").Index(i))
-	}
-}
-
-func validateNodeLabels(c *check.Checker, requirement *v1.NodeSelectorRequirement, mustBeLabels bool, path *field.Path) {
-	at := path.Child("values")
-	switch requirement.Operator {
-	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
-		if len(requirement.Values) == 0 {
-			c.Required(at, "must be specified when `operator` is 'In' or 'NotIn'")
-		}
-	case v1.NodeSelectorOpExists, v1.NodeSelectorOpDoesNotExist:
-		if len(requirement.Values) > 0 {
-			c.Forbidden(at, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-		}
-	case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
-		if len(requirement.Values) != 1 {
-			c.Required(at, "must be specified single value when `operator` is 'Lt' or 'Gt'")
-		}
-	default:
-		c.Invalid(path.Child("operator"), requirement.Operator, "not a valid selector operator")
-	}
-	c.LabelName(path.Child("key"), requirement.Key)
-	if !mustBeLabels {
-		return
-	}
-	for i, value := range requirement.Values {
-		c.LabelValue(at.Index(i), value)
-	}
-}
-
-// validateNodeField checks a requirement on a node's fields; there is one, its name.
-func validateNodeField(c *check.Checker, requirement *v1.NodeSelectorRequirement, path *field.Path) {
-	switch requirement.Operator {
-	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
-		if len(requirement.Values) != 1 {
-			c.Required(path.Child("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
-		}
-	default:
-		c.Invalid(path.Child("operator"), requirement.Operator, "not a valid selector operator")
-	}
-	if requirement.Key != metav1.ObjectNameField {
-		c.Invalid(path.Child("key"), requirement.Key, "not a valid field selector key")
-		return
-	}
-	for i, value := range requirement.Values {
-		c.DNSSubdomain(path.Child("values").Index(i), value)
 	}
 }
 

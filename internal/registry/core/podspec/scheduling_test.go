@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/core/nodeselector"
 )
 
 func TestTolerations(t *testing.T) {
@@ -93,12 +94,12 @@ func TestNodeSelector(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			diffErrors(t, test.want, check.Run(func(c *check.Checker) { ValidateNodeSelector(c, &test.selector, field.NewPath("s")) }))
+			diffErrors(t, test.want, check.Run(func(c *check.Checker) { nodeselector.Validate(c, &test.selector, field.NewPath("s")) }))
 		})
 	}
 	term := v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "a", Operator: "?"}}}
 	diffErrors(t, []string{`t.matchExpressions[0].operator: Invalid value: "?": not a valid selector operator`},
-		check.Run(func(c *check.Checker) { ValidateNodeSelectorTerm(c, &term, field.NewPath("t")) }))
+		check.Run(func(c *check.Checker) { nodeselector.ValidateTerm(c, &term, field.NewPath("t")) }))
 }
 
 func TestAffinity(t *testing.T) {

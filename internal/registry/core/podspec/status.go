@@ -151,7 +151,7 @@ func matchesExit(rule v1.ContainerRestartRule, exitCode int32) bool {
 
 func validatePodIPs(c *check.Checker, status, old *v1.PodStatus, path *field.Path) {
 	ips, known := ipsOf(status.PodIPs), ipsOf(old.PodIPs)
-	validateIpPair(c, ips, known, status.PodIPs, path)
+	validateIPPair(c, ips, known, status.PodIPs, path)
 	switch {
 	case (status.PodIP == "") != (len(ips) == 0):
 		c.Invalid(path, status.PodIPs, "podIP and podIPs must either both be set or both be unset")
@@ -182,11 +182,11 @@ func validateHostIPs(c *check.Checker, status, old *v1.PodStatus, path *field.Pa
 	for i := range known {
 		known[i] = old.HostIPs[i].IP
 	}
-	validateIpPair(c, ips, known, status.HostIPs, path)
+	validateIPPair(c, ips, known, status.HostIPs, path)
 }
 
-// validateIpPair checks addresses: one, or one of each family. Known ones may stay.
-func validateIpPair(c *check.Checker, ips, known []string, value any, path *field.Path) {
+// validateIPPair checks addresses: one, or one of each family. Known ones may stay.
+func validateIPPair(c *check.Checker, ips, known []string, value any, path *field.Path) {
 	for i, ip := range ips {
 		c.IP(path.Index(i), ip, known)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/core/volumespec"
 )
 
 func (c *specChecker) allVolumes(path *field.Path) {
@@ -47,102 +48,50 @@ func (c *specChecker) notOwnClaim(volume *v1.Volume, path *field.Path) {
 	}
 }
 
-// sourceType is one of the sources that a volume can have; S is the struct of
-// which one field is set: of a pod's volume, or of a PersistentVolume.
-type sourceType[S any] struct {
-	name string
-	// path is what errors inside the source are reported under.
-	path string
-	// beside says that the source is let stand beside one before it.
-	beside bool
-	isSet  func(*S) bool
-	rule   func(*check.Checker, *S, *field.Path)
-}
-
-func typeOf[S, T any](name string, source func(*S) *T, rule func(*check.Checker, *T, *field.Path)) sourceType[S] {
-	return sourceType[S]{
-		name:  name,
-		path:  name,
-		isSet: func(s *S) bool { return source(s) != nil },
-		rule:  func(c *check.Checker, s *S, path *field.Path) { rule(c, source(s), path) },
-	}
-}
-
-func (t sourceType[S]) under(path string) sourceType[S] {
-	t.path = path
-	return t
-}
-
-// oneSource checks that one source is set, and a good one. It returns its name.
-func oneSource[S any](c *check.Checker, types []sourceType[S], source *S, path *field.Path) string {
-	found := ""
-	for i := range types {
-		t := &types[i]
-		if !t.isSet(source) {
-			continue
-		}
-		if found != "" && !t.beside {
-			c.Forbidden(path.Child(t.name), "may not specify more than 1 volume type")
-			continue
-		}
-		found = t.name
-		t.rule(c, source, path.Child(t.path))
-	}
-	if found == "" {
-		c.Required(path, "must specify a volume type")
-	}
-	return found
-}
-
 // volumeTypes are all sources, in the order in which the first one counts.
-var volumeTypes = []sourceType[v1.VolumeSource]{
-	typeOf("emptyDir", func(s *v1.VolumeSource) *v1.EmptyDirVolumeSource { return s.EmptyDir }, validateEmptyDir),
-	typeOf("hostPath", func(s *v1.VolumeSource) *v1.HostPathVolumeSource { return s.HostPath }, validateHostPath),
-	typeOf("gitRepo", func(s *v1.VolumeSource) *v1.GitRepoVolumeSource { return s.GitRepo }, validateGitRepo),
-	typeOf("gcePersistentDisk", func(s *v1.VolumeSource) *v1.GCEPersistentDiskVolumeSource { return s.GCEPersistentDisk }, validateGceDisk).under("persistentDisk"),
-	typeOf("awsElasticBlockStore", func(s *v1.VolumeSource) *v1.AWSElasticBlockStoreVolumeSource { return s.AWSElasticBlockStore }, validateAwsDisk),
-	typeOf("secret", func(s *v1.VolumeSource) *v1.SecretVolumeSource { return s.Secret }, validateSecret),
-	typeOf("nfs", func(s *v1.VolumeSource) *v1.NFSVolumeSource { return s.NFS }, validateNfs),
-	typeOf("iscsi", func(s *v1.VolumeSource) *v1.ISCSIVolumeSource { return s.ISCSI }, validateIscsi),
-	typeOf("glusterfs", func(s *v1.VolumeSource) *v1.GlusterfsVolumeSource { return s.Glusterfs }, validateGlusterfs),
-	typeOf("flocker", func(s *v1.VolumeSource) *v1.FlockerVolumeSource { return s.Flocker }, validateFlocker),
-	typeOf("persistentVolumeClaim", func(s *v1.VolumeSource) *v1.PersistentVolumeClaimVolumeSource { return s.PersistentVolumeClaim }, validateClaim),
-	typeOf("rbd", func(s *v1.VolumeSource) *v1.RBDVolumeSource { return s.RBD }, validateRbd),
-	typeOf("cinder", func(s *v1.VolumeSource) *v1.CinderVolumeSource { return s.Cinder }, validateCinder),
-	typeOf("cephFS", func(s *v1.VolumeSource) *v1.CephFSVolumeSource { return s.CephFS }, validateCephFS).under("cephfs"),
-	typeOf("quobyte", func(s *v1.VolumeSource) *v1.QuobyteVolumeSource { return s.Quobyte }, validateQuobyte),
+var volumeTypes = []volumespec.Source[v1.VolumeSource]{
+	volumespec.SourceOf("emptyDir", func(s *v1.VolumeSource) *v1.EmptyDirVolumeSource { return s.EmptyDir }, validateEmptyDir),
+	volumespec.SourceOf("hostPath", func(s *v1.VolumeSource) *v1.HostPathVolumeSource { return s.HostPath }, volumespec.ValidateHostPath),
+	volumespec.SourceOf("gitRepo", func(s *v1.VolumeSource) *v1.GitRepoVolumeSource { return s.GitRepo }, validateGitRepo),
+	volumespec.SourceOf("gcePersistentDisk", func(s *v1.VolumeSource) *v1.GCEPersistentDiskVolumeSource { return s.GCEPersistentDisk }, volumespec.ValidateGCEDisk).Under("persistentDisk"),
+	volumespec.SourceOf("awsElasticBlockStore", func(s *v1.VolumeSource) *v1.AWSElasticBlockStoreVolumeSource { return s.AWSElasticBlockStore }, volumespec.ValidateAWSDisk),
+	volumespec.SourceOf("secret", func(s *v1.VolumeSource) *v1.SecretVolumeSource { return s.Secret }, validateSecret),
+	volumespec.SourceOf("nfs", func(s *v1.VolumeSource) *v1.NFSVolumeSource { return s.NFS }, volumespec.ValidateNFS),
+	volumespec.SourceOf("iscsi", func(s *v1.VolumeSource) *v1.ISCSIVolumeSource { return s.ISCSI }, volumespec.ValidateISCSI),
+	volumespec.SourceOf("glusterfs", func(s *v1.VolumeSource) *v1.GlusterfsVolumeSource { return s.Glusterfs }, volumespec.ValidateGlusterfs),
+	volumespec.SourceOf("flocker", func(s *v1.VolumeSource) *v1.FlockerVolumeSource { return s.Flocker }, volumespec.ValidateFlocker),
+	volumespec.SourceOf("persistentVolumeClaim", func(s *v1.VolumeSource) *v1.PersistentVolumeClaimVolumeSource { return s.PersistentVolumeClaim }, validateClaim),
+	volumespec.SourceOf("rbd", func(s *v1.VolumeSource) *v1.RBDVolumeSource { return s.RBD }, volumespec.ValidateRBD),
+	volumespec.SourceOf("cinder", func(s *v1.VolumeSource) *v1.CinderVolumeSource { return s.Cinder }, volumespec.ValidateCinder),
+	volumespec.SourceOf("cephFS", func(s *v1.VolumeSource) *v1.CephFSVolumeSource { return s.CephFS }, volumespec.ValidateCephFS).Under("cephfs"),
+	volumespec.SourceOf("quobyte", func(s *v1.VolumeSource) *v1.QuobyteVolumeSource { return s.Quobyte }, volumespec.ValidateQuobyte),
 	// "downwarAPI" is how upstream spells this one path.
-	typeOf("downwarAPI", func(s *v1.VolumeSource) *v1.DownwardAPIVolumeSource { return s.DownwardAPI }, validateDownwardAPI).under("downwardAPI"),
-	typeOf("fc", func(s *v1.VolumeSource) *v1.FCVolumeSource { return s.FC }, validateFibreChannel),
-	typeOf("flexVolume", func(s *v1.VolumeSource) *v1.FlexVolumeSource { return s.FlexVolume }, validateFlexVolume),
-	typeOf("configMap", func(s *v1.VolumeSource) *v1.ConfigMapVolumeSource { return s.ConfigMap }, validateConfigMap),
-	typeOf("azureFile", func(s *v1.VolumeSource) *v1.AzureFileVolumeSource { return s.AzureFile }, validateAzureFile),
-	typeOf("vsphereVolume", func(s *v1.VolumeSource) *v1.VsphereVirtualDiskVolumeSource { return s.VsphereVolume }, validateVsphereVolume),
-	typeOf("photonPersistentDisk", func(s *v1.VolumeSource) *v1.PhotonPersistentDiskVolumeSource { return s.PhotonPersistentDisk }, validatePhotonDisk),
-	typeOf("portworxVolume", func(s *v1.VolumeSource) *v1.PortworxVolumeSource { return s.PortworxVolume }, validatePortworxVolume),
-	typeOf("azureDisk", func(s *v1.VolumeSource) *v1.AzureDiskVolumeSource { return s.AzureDisk }, validateAzureDisk),
-	typeOf("storageos", func(s *v1.VolumeSource) *v1.StorageOSVolumeSource { return s.StorageOS }, validateStorageOS),
-	typeOf("projected", func(s *v1.VolumeSource) *v1.ProjectedVolumeSource { return s.Projected }, validateProjected),
-	typeOf("scaleIO", func(s *v1.VolumeSource) *v1.ScaleIOVolumeSource { return s.ScaleIO }, validateScaleIO),
-	typeOf("csi", func(s *v1.VolumeSource) *v1.CSIVolumeSource { return s.CSI }, validateCsi),
-	typeOf("ephemeral", func(s *v1.VolumeSource) *v1.EphemeralVolumeSource { return s.Ephemeral }, validateEphemeral),
-	typeOf("image", func(s *v1.VolumeSource) *v1.ImageVolumeSource { return s.Image }, validateImage),
+	volumespec.SourceOf("downwarAPI", func(s *v1.VolumeSource) *v1.DownwardAPIVolumeSource { return s.DownwardAPI }, validateDownwardAPI).Under("downwardAPI"),
+	volumespec.SourceOf("fc", func(s *v1.VolumeSource) *v1.FCVolumeSource { return s.FC }, volumespec.ValidateFibreChannel),
+	volumespec.SourceOf("flexVolume", func(s *v1.VolumeSource) *v1.FlexVolumeSource { return s.FlexVolume }, volumespec.ValidateFlexVolume),
+	volumespec.SourceOf("configMap", func(s *v1.VolumeSource) *v1.ConfigMapVolumeSource { return s.ConfigMap }, validateConfigMap),
+	volumespec.SourceOf("azureFile", func(s *v1.VolumeSource) *v1.AzureFileVolumeSource { return s.AzureFile }, volumespec.ValidateAzureFile),
+	volumespec.SourceOf("vsphereVolume", func(s *v1.VolumeSource) *v1.VsphereVirtualDiskVolumeSource { return s.VsphereVolume }, volumespec.ValidateVsphereVolume),
+	volumespec.SourceOf("photonPersistentDisk", func(s *v1.VolumeSource) *v1.PhotonPersistentDiskVolumeSource { return s.PhotonPersistentDisk }, volumespec.ValidatePhotonDisk),
+	volumespec.SourceOf("portworxVolume", func(s *v1.VolumeSource) *v1.PortworxVolumeSource { return s.PortworxVolume }, volumespec.ValidatePortworxVolume),
+	volumespec.SourceOf("azureDisk", func(s *v1.VolumeSource) *v1.AzureDiskVolumeSource { return s.AzureDisk }, volumespec.ValidateAzureDisk),
+	volumespec.SourceOf("storageos", func(s *v1.VolumeSource) *v1.StorageOSVolumeSource { return s.StorageOS }, volumespec.ValidateStorageOS),
+	volumespec.SourceOf("projected", func(s *v1.VolumeSource) *v1.ProjectedVolumeSource { return s.Projected }, validateProjected),
+	volumespec.SourceOf("scaleIO", func(s *v1.VolumeSource) *v1.ScaleIOVolumeSource { return s.ScaleIO }, volumespec.ValidateScaleIO),
+	volumespec.SourceOf("csi", func(s *v1.VolumeSource) *v1.CSIVolumeSource { return s.CSI }, volumespec.ValidateCSI),
+	volumespec.SourceOf("ephemeral", func(s *v1.VolumeSource) *v1.EphemeralVolumeSource { return s.Ephemeral }, validateEphemeral),
+	volumespec.SourceOf("image", func(s *v1.VolumeSource) *v1.ImageVolumeSource { return s.Image }, validateImage),
 }
 
 // volume checks that a volume has one source, and a good one.
 func (c *specChecker) volume(volume *v1.Volume, path *field.Path) {
-	if oneSource(c.Checker, volumeTypes, &volume.VolumeSource, path) == "ephemeral" {
+	if volumespec.OneSource(c.Checker, volumeTypes, &volume.VolumeSource, path) == "ephemeral" {
 		c.ephemeralName(volume, path)
 	}
-	if iscsi := volume.ISCSI; iscsi != nil && iscsi.InitiatorName != nil && len(volume.Name+":"+iscsi.TargetPortal) > maxISCSIName {
-		c.Invalid(path.Child("name"), volume.Name, longISCSIName)
+	if iscsi := volume.ISCSI; iscsi != nil && iscsi.InitiatorName != nil && len(volume.Name+":"+iscsi.TargetPortal) > volumespec.MaxISCSIName {
+		c.Invalid(path.Child("name"), volume.Name, volumespec.LongISCSIName)
 	}
 }
-
-const (
-	maxISCSIName  = 64
-	longISCSIName = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."
-)
 
 // ephemeralName checks the name of the claim that will be made for the volume.
 func (c *specChecker) ephemeralName(volume *v1.Volume, path *field.Path) {
@@ -161,16 +110,6 @@ func validateEmptyDir(c *check.Checker, dir *v1.EmptyDirVolumeSource, path *fiel
 	if dir.SizeLimit != nil && dir.SizeLimit.Sign() < 0 {
 		c.Forbidden(path.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")
 	}
-}
-
-func validateHostPath(c *check.Checker, host *v1.HostPathVolumeSource, path *field.Path) {
-	if !c.NonEmpty(path.Child("path"), host.Path) {
-		return
-	}
-	c.NoBacksteps(path.Child("path"), host.Path)
-	check.OptionalOneOf(c, path.Child("type"), host.Type,
-		v1.HostPathUnset, v1.HostPathBlockDev, v1.HostPathCharDev, v1.HostPathDirectory,
-		v1.HostPathDirectoryOrCreate, v1.HostPathFile, v1.HostPathFileOrCreate, v1.HostPathSocket)
 }
 
 func validateImage(c *check.Checker, image *v1.ImageVolumeSource, path *field.Path) {
@@ -234,4 +173,9 @@ func validateFileMode(c *check.Checker, mode *int32, path *field.Path) {
 	if mode != nil && (*mode < 0 || *mode > 0o777) {
 		c.Invalid(path, *mode, "must be a number between 0 and 0777 (octal), both inclusive")
 	}
+}
+
+func validateGitRepo(c *check.Checker, repo *v1.GitRepoVolumeSource, path *field.Path) {
+	c.NonEmpty(path.Child("repository"), repo.Repository)
+	c.RelativePath(path.Child("directory"), repo.Directory)
 }

@@ -121,7 +121,7 @@ func (p projection) trustBundle(bundle *v1.ClusterTrustBundleProjection, path *f
 		if *bundle.SignerName == "" {
 			p.Required(path.Child("signerName"), "must be a valid signer name")
 		}
-		ValidateSignerName(p.Checker, path.Child("signerName"), *bundle.SignerName)
+		p.SignerName(path.Child("signerName"), *bundle.SignerName)
 		p.LabelSelector(path.Child("labelSelector"), bundle.LabelSelector)
 	default:
 		p.Required(path, "either name or signerName must be specified")
@@ -139,13 +139,13 @@ const (
 )
 
 func (p projection) certificate(certificate *v1.PodCertificateProjection, path *field.Path) {
-	ValidateSignerName(p.Checker, path.Child("signerName"), certificate.SignerName)
+	p.SignerName(path.Child("signerName"), certificate.SignerName)
 	p.userAnnotations(certificate.UserAnnotations, path.Child("userAnnotations"))
 	check.OneOf(p, path.Child("keyType"), certificate.KeyType,
 		"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
 	if seconds := certificate.MaxExpirationSeconds; seconds != nil {
 		limit := int32(maxCertificateSeconds)
-		if isKubernetesSigner(certificate.SignerName) {
+		if check.IsKubernetesSigner(certificate.SignerName) {
 			limit = maxCertificateSecondsOfOwner
 		}
 		at := path.Child("maxExpirationSeconds")
@@ -182,5 +182,24 @@ func (p projection) userAnnotations(annotations map[string]string, path *field.P
 	}
 	if apivalidation.ValidateAnnotationsSize(annotations) != nil {
 		p.TooLong(path, apivalidation.TotalAnnotationSizeLimitB)
+	}
+}
+
+// validateTrustBundleName checks the name of a ClusterTrustBundle: one that belongs to a
+// signer starts with the signer's name, with colons in the place of slashes.
+func validateTrustBundleName(c *check.Checker, path *field.Path, name string) {
+	const wrong = "not a valid clustertrustbundlename: "
+	prefix, own := "", name
+	if i := strings.LastIndex(name, ":"); i >= 0 {
+		prefix, own = name[:i], name[i+1:]
+	}
+	if strings.Contains(prefix, "/") {
+		signer := strings.ReplaceAll(prefix, ":", "/")
+		c.Invalid(path, name, fmt.Sprintf("%sClusterTrustBundle for signerName %s must be named with prefix %s:",
+			wrong, signer, strings.ReplaceAll(signer, "/", ":")))
+		return
+	}
+	for _, problem := range apivalidation.NameIsDNSSubdomain(own, false) {
+		c.Invalid(path, name, wrong+problem)
 	}
 }

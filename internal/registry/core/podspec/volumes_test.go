@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/core/volumespec"
 )
 
 func TestVolumes(t *testing.T) {
@@ -230,7 +231,7 @@ func TestEphemeralVolumes(t *testing.T) {
 
 func TestClaimSpec(t *testing.T) {
 	errs := check.Run(func(to *check.Checker) {
-		ValidatePersistentVolumeClaimSpec(to, &v1.PersistentVolumeClaimSpec{
+		volumespec.ValidatePersistentVolumeClaimSpec(to, &v1.PersistentVolumeClaimSpec{
 			AccessModes:      []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod, v1.ReadWriteMany, "Mine"},
 			Selector:         &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b c"}},
 			Resources:        v1.VolumeResourceRequirements{Requests: list("storage", "0")},

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package podspec
+package volumespec
 
 import (
 	"net"
@@ -37,29 +37,24 @@ func validateLun(c *check.Checker, number int32, path *field.Path) {
 	}
 }
 
-func validateGitRepo(c *check.Checker, repo *v1.GitRepoVolumeSource, path *field.Path) {
-	c.NonEmpty(path.Child("repository"), repo.Repository)
-	c.RelativePath(path.Child("directory"), repo.Directory)
-}
-
-func validateGceDisk(c *check.Checker, disk *v1.GCEPersistentDiskVolumeSource, path *field.Path) {
+func ValidateGCEDisk(c *check.Checker, disk *v1.GCEPersistentDiskVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("pdName"), disk.PDName)
 	validatePartition(c, disk.Partition, path)
 }
 
-func validateAwsDisk(c *check.Checker, disk *v1.AWSElasticBlockStoreVolumeSource, path *field.Path) {
+func ValidateAWSDisk(c *check.Checker, disk *v1.AWSElasticBlockStoreVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("volumeID"), disk.VolumeID)
 	validatePartition(c, disk.Partition, path)
 }
 
-func validateNfs(c *check.Checker, nfs *v1.NFSVolumeSource, fieldPath *field.Path) {
+func ValidateNFS(c *check.Checker, nfs *v1.NFSVolumeSource, fieldPath *field.Path) {
 	c.AllNonEmpty(fieldPath, "server", nfs.Server, "path", nfs.Path)
 	if !path.IsAbs(nfs.Path) {
 		c.Invalid(fieldPath.Child("path"), nfs.Path, "must be an absolute path")
 	}
 }
 
-func validateIscsi(c *check.Checker, iscsi *v1.ISCSIVolumeSource, path *field.Path) {
+func ValidateISCSI(c *check.Checker, iscsi *v1.ISCSIVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("targetPortal"), iscsi.TargetPortal)
 	if c.NonEmpty(path.Child("iqn"), iscsi.IQN) {
 		validateInitiator(c, iscsi.IQN, path.Child("iqn"))
@@ -90,11 +85,11 @@ func validateInitiator(c *check.Checker, name string, path *field.Path) {
 	}
 }
 
-func validateGlusterfs(c *check.Checker, gluster *v1.GlusterfsVolumeSource, path *field.Path) {
+func ValidateGlusterfs(c *check.Checker, gluster *v1.GlusterfsVolumeSource, path *field.Path) {
 	c.AllNonEmpty(path, "endpoints", gluster.EndpointsName, "path", gluster.Path)
 }
 
-func validateFlocker(c *check.Checker, flocker *v1.FlockerVolumeSource, path *field.Path) {
+func ValidateFlocker(c *check.Checker, flocker *v1.FlockerVolumeSource, path *field.Path) {
 	switch {
 	case flocker.DatasetName == "" && flocker.DatasetUUID == "":
 		c.Required(path, "one of datasetName and datasetUUID is required")
@@ -106,17 +101,17 @@ func validateFlocker(c *check.Checker, flocker *v1.FlockerVolumeSource, path *fi
 	}
 }
 
-func validateRbd(c *check.Checker, rbd *v1.RBDVolumeSource, path *field.Path) {
+func ValidateRBD(c *check.Checker, rbd *v1.RBDVolumeSource, path *field.Path) {
 	validateMonitors(c, rbd.CephMonitors, path)
 	c.NonEmpty(path.Child("image"), rbd.RBDImage)
 }
 
-func validateCinder(c *check.Checker, cinder *v1.CinderVolumeSource, path *field.Path) {
+func ValidateCinder(c *check.Checker, cinder *v1.CinderVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("volumeID"), cinder.VolumeID)
 	validateSecretRef(c, cinder.SecretRef, path)
 }
 
-func validateCephFS(c *check.Checker, ceph *v1.CephFSVolumeSource, path *field.Path) {
+func ValidateCephFS(c *check.Checker, ceph *v1.CephFSVolumeSource, path *field.Path) {
 	validateMonitors(c, ceph.Monitors, path)
 }
 
@@ -126,7 +121,7 @@ func validateMonitors(c *check.Checker, monitors []string, path *field.Path) {
 	}
 }
 
-func validateQuobyte(c *check.Checker, quobyte *v1.QuobyteVolumeSource, path *field.Path) {
+func ValidateQuobyte(c *check.Checker, quobyte *v1.QuobyteVolumeSource, path *field.Path) {
 	const registry = "must be a host:port pair or multiple pairs separated by commas"
 	switch {
 	case quobyte.Registry == "":
@@ -143,7 +138,7 @@ func validateQuobyte(c *check.Checker, quobyte *v1.QuobyteVolumeSource, path *fi
 	c.NonEmpty(path.Child("volume"), quobyte.Volume)
 }
 
-func validateFibreChannel(c *check.Checker, fc *v1.FCVolumeSource, path *field.Path) {
+func ValidateFibreChannel(c *check.Checker, fc *v1.FCVolumeSource, path *field.Path) {
 	switch {
 	case len(fc.TargetWWNs) == 0 && len(fc.WWIDs) == 0:
 		c.Required(path.Child("targetWWNs"), "must specify either targetWWNs or wwids, but not both")
@@ -159,7 +154,7 @@ func validateFibreChannel(c *check.Checker, fc *v1.FCVolumeSource, path *field.P
 	}
 }
 
-func validateFlexVolume(c *check.Checker, flex *v1.FlexVolumeSource, path *field.Path) {
+func ValidateFlexVolume(c *check.Checker, flex *v1.FlexVolumeSource, path *field.Path) {
 	validateFlexDriver(c, flex.Driver, flex.Options, path)
 }
 
@@ -177,11 +172,11 @@ func isReservedDomain(domain string) bool {
 	return strings.HasSuffix("."+domain, ".kubernetes.io") || strings.HasSuffix("."+domain, ".k8s.io")
 }
 
-func validateAzureFile(c *check.Checker, azure *v1.AzureFileVolumeSource, path *field.Path) {
+func ValidateAzureFile(c *check.Checker, azure *v1.AzureFileVolumeSource, path *field.Path) {
 	c.AllNonEmpty(path, "secretName", azure.SecretName, "shareName", azure.ShareName)
 }
 
-func validateAzureDisk(c *check.Checker, azure *v1.AzureDiskVolumeSource, path *field.Path) {
+func ValidateAzureDisk(c *check.Checker, azure *v1.AzureDiskVolumeSource, path *field.Path) {
 	c.AllNonEmpty(path, "diskName", azure.DiskName, "diskURI", azure.DataDiskURI)
 	check.OptionalOneOf(c, path.Child("cachingMode"), azure.CachingMode,
 		v1.AzureDataDiskCachingNone, v1.AzureDataDiskCachingReadOnly, v1.AzureDataDiskCachingReadWrite)
@@ -198,19 +193,19 @@ func validateAzureDisk(c *check.Checker, azure *v1.AzureDiskVolumeSource, path *
 	}
 }
 
-func validateVsphereVolume(c *check.Checker, vsphere *v1.VsphereVirtualDiskVolumeSource, path *field.Path) {
+func ValidateVsphereVolume(c *check.Checker, vsphere *v1.VsphereVirtualDiskVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("volumePath"), vsphere.VolumePath)
 }
 
-func validatePhotonDisk(c *check.Checker, photon *v1.PhotonPersistentDiskVolumeSource, path *field.Path) {
+func ValidatePhotonDisk(c *check.Checker, photon *v1.PhotonPersistentDiskVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("pdID"), photon.PdID)
 }
 
-func validatePortworxVolume(c *check.Checker, portworx *v1.PortworxVolumeSource, path *field.Path) {
+func ValidatePortworxVolume(c *check.Checker, portworx *v1.PortworxVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("volumeID"), portworx.VolumeID)
 }
 
-func validateStorageOS(c *check.Checker, storageOS *v1.StorageOSVolumeSource, path *field.Path) {
+func ValidateStorageOS(c *check.Checker, storageOS *v1.StorageOSVolumeSource, path *field.Path) {
 	validateStorageOSNames(c, storageOS.VolumeName, storageOS.VolumeNamespace, path)
 	validateSecretRef(c, storageOS.SecretRef, path)
 }
@@ -224,11 +219,11 @@ func validateStorageOSNames(c *check.Checker, volume, namespace string, path *fi
 	}
 }
 
-func validateScaleIO(c *check.Checker, scaleIO *v1.ScaleIOVolumeSource, path *field.Path) {
+func ValidateScaleIO(c *check.Checker, scaleIO *v1.ScaleIOVolumeSource, path *field.Path) {
 	c.AllNonEmpty(path, "gateway", scaleIO.Gateway, "system", scaleIO.System, "volumeName", scaleIO.VolumeName)
 }
 
-func validateCsi(c *check.Checker, csi *v1.CSIVolumeSource, path *field.Path) {
+func ValidateCSI(c *check.Checker, csi *v1.CSIVolumeSource, path *field.Path) {
 	c.DriverName(path.Child("driver"), csi.Driver)
 	if ref := csi.NodePublishSecretRef; ref != nil && c.NonEmpty(path.Child("nodePublishSecretRef").Child("name"), ref.Name) {
 		c.DNSSubdomain(path.Child("name"), ref.Name)

@@ -1,7 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package podspec
+// Package workload holds the rules that the workloads of several groups share: of their templates,
+// and of the counts in their status.
+package workload
 
 import (
 	"fmt"
@@ -13,37 +15,31 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// The rules of templates, and of the counts in a status, that the workloads of
-// several groups share.
-
-// Unselected is what is wrong with the labels of a template whose pods the
-// workload would not find again.
+// Unselected is the error of a template whose labels the workload's selector does not match.
 const Unselected = "`selector` does not match template `labels`"
 
-// ValidateSelected wants a template that the selector matches.
+// ValidateSelected requires a template that the selector matches.
 func ValidateSelected(c *check.Checker, template *v1.PodTemplateSpec, selector labels.Selector, path *field.Path) {
-	if selector.Empty() || selector.Matches(labels.Set(template.Labels)) {
-		return
+	if !selector.Empty() && !selector.Matches(labels.Set(template.Labels)) {
+		c.Invalid(path.Child("metadata", "labels"), template.Labels, Unselected)
 	}
-	c.Invalid(path.Child("metadata", "labels"), template.Labels, Unselected)
 }
 
-// ValidateRunsForEver wants pods that do not end by themselves; path is that of
-// their spec.
-func ValidateRunsForEver(c *check.Checker, spec *v1.PodSpec, kind string, path *field.Path) {
+// ValidateRestartsAlways requires pods that run until they are deleted; path is that of their spec.
+func ValidateRestartsAlways(c *check.Checker, spec *v1.PodSpec, kind string, path *field.Path) {
 	check.OneOf(c, path.Child("restartPolicy"), spec.RestartPolicy, v1.RestartPolicyAlways)
 	if spec.ActiveDeadlineSeconds != nil {
 		c.Forbidden(path.Child("activeDeadlineSeconds"), fmt.Sprintf("activeDeadlineSeconds in %s is not Supported", kind))
 	}
 }
 
-// Count is a number in a status that must not exceed another.
+// Count is a number of pods in a status.
 type Count struct {
 	Name  string
 	Value int32
 }
 
-// ValidateCounts wants all numbers non-negative and none beyond the replicas.
+// ValidateCounts requires that no count is negative or exceeds the replicas.
 func ValidateCounts(c *check.Checker, status *field.Path, replicas int32, counts ...Count) {
 	c.NonNegative(status.Child("replicas"), int64(replicas))
 	for _, count := range counts {
@@ -54,7 +50,7 @@ func ValidateCounts(c *check.Checker, status *field.Path, replicas int32, counts
 	}
 }
 
-// ValidateAvailable: a pod is ready before it is available.
+// ValidateAvailable requires that available pods are also ready.
 func ValidateAvailable(c *check.Checker, status *field.Path, available, ready int32) {
 	if available > ready {
 		c.Invalid(status.Child("availableReplicas"), available, "cannot be greater than readyReplicas")

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package podspec
+package volumespec
 
 import (
 	v1 "k8s.io/api/core/v1"
@@ -94,13 +94,13 @@ func validatePersistentStorageOS(c *check.Checker, storageOS *v1.StorageOSPersis
 func validatePersistentCSI(c *check.Checker, csi *v1.CSIPersistentVolumeSource, path *field.Path) {
 	c.DriverName(path.Child("driver"), csi.Driver)
 	c.NonEmpty(path.Child("volumeHandle"), csi.VolumeHandle)
-	validateCsiSecret(c, csi.ControllerPublishSecretRef, path.Child("controllerPublishSecretRef"))
-	validateCsiSecret(c, csi.ControllerExpandSecretRef, path.Child("controllerExpandSecretRef"))
-	validateCsiSecret(c, csi.NodePublishSecretRef, path.Child("nodePublishSecretRef"))
-	validateCsiSecret(c, csi.NodeExpandSecretRef, path.Child("nodeExpandSecretRef"))
+	validateCSISecret(c, csi.ControllerPublishSecretRef, path.Child("controllerPublishSecretRef"))
+	validateCSISecret(c, csi.ControllerExpandSecretRef, path.Child("controllerExpandSecretRef"))
+	validateCSISecret(c, csi.NodePublishSecretRef, path.Child("nodePublishSecretRef"))
+	validateCSISecret(c, csi.NodeExpandSecretRef, path.Child("nodeExpandSecretRef"))
 }
 
-func validateCsiSecret(c *check.Checker, ref *v1.SecretReference, path *field.Path) {
+func validateCSISecret(c *check.Checker, ref *v1.SecretReference, path *field.Path) {
 	if ref == nil {
 		return
 	}

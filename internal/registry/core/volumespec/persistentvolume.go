@@ -1,16 +1,20 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package podspec
+package volumespec
 
 import (
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/core/nodeselector"
+	"github.com/kindred-project/kindred/internal/registry/core/resourcename"
 )
 
 // ValidatePersistentVolumeSpec checks the spec of a volume of that name.
@@ -64,11 +68,11 @@ func validatePersistentVolume(c *check.Checker, spec *v1.PersistentVolumeSpec, n
 		c.Required(modes, "")
 	}
 	validateModes(c, spec.AccessModes, modes)
-	if oneSource(c, persistentTypes, &spec.PersistentVolumeSource, fieldPath) == "local" && spec.NodeAffinity == nil {
+	if OneSource(c, persistentTypes, &spec.PersistentVolumeSource, fieldPath) == "local" && spec.NodeAffinity == nil {
 		c.Required(fieldPath.Child("nodeAffinity"), "Local volume requires node affinity")
 	}
-	if iscsi := spec.ISCSI; iscsi != nil && iscsi.InitiatorName != nil && len(name+":"+iscsi.TargetPortal) > maxISCSIName {
-		c.Invalid(fieldPath.Child("iscsi", "targetportal"), iscsi.TargetPortal, longISCSIName)
+	if iscsi := spec.ISCSI; iscsi != nil && iscsi.InitiatorName != nil && len(name+":"+iscsi.TargetPortal) > MaxISCSIName {
+		c.Invalid(fieldPath.Child("iscsi", "targetportal"), iscsi.TargetPortal, LongISCSIName)
 	}
 	if host := spec.HostPath; host != nil && path.Clean(host.Path) == "/" && spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimRecycle {
 		c.Forbidden(fieldPath.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
@@ -100,9 +104,9 @@ func validateCapacity(c *check.Checker, capacity v1.ResourceList, path *field.Pa
 	if _, found := capacity[v1.ResourceStorage]; !found || len(capacity) > 1 {
 		c.Add(field.NotSupported(path, capacity, []v1.ResourceName{v1.ResourceStorage}))
 	}
-	for _, name := range names(capacity) {
+	for _, name := range slices.Sorted(maps.Keys(capacity)) {
 		at, quantity := path.Key(string(name)), capacity[name]
-		ValidateAmount(c, quantity, at)
+		resourcename.ValidateAmount(c, quantity, at)
 		if quantity.Sign() <= 0 {
 			c.Invalid(at, quantity.String(), "must be greater than zero")
 		}
@@ -115,37 +119,37 @@ func validateVolumeAffinity(c *check.Checker, affinity *v1.VolumeNodeAffinity, p
 	case affinity.Required == nil:
 		c.Required(at, "must specify required node constraints")
 	default:
-		ValidateNodeSelector(c, affinity.Required, at)
+		nodeselector.Validate(c, affinity.Required, at)
 	}
 }
 
 // persistentTypes are all sources, in the order in which the first one counts.
-var persistentTypes = []sourceType[v1.PersistentVolumeSource]{
-	typeOf("hostPath", func(s *v1.PersistentVolumeSource) *v1.HostPathVolumeSource { return s.HostPath }, validateHostPath),
-	typeOf("gcePersistentDisk", func(s *v1.PersistentVolumeSource) *v1.GCEPersistentDiskVolumeSource { return s.GCEPersistentDisk }, validateGceDisk).under("persistentDisk"),
-	typeOf("awsElasticBlockStore", func(s *v1.PersistentVolumeSource) *v1.AWSElasticBlockStoreVolumeSource { return s.AWSElasticBlockStore }, validateAwsDisk),
-	typeOf("glusterfs", func(s *v1.PersistentVolumeSource) *v1.GlusterfsPersistentVolumeSource { return s.Glusterfs }, validatePersistentGlusterfs),
-	typeOf("flocker", func(s *v1.PersistentVolumeSource) *v1.FlockerVolumeSource { return s.Flocker }, validateFlocker),
-	typeOf("nfs", func(s *v1.PersistentVolumeSource) *v1.NFSVolumeSource { return s.NFS }, validateNfs),
-	typeOf("rbd", func(s *v1.PersistentVolumeSource) *v1.RBDPersistentVolumeSource { return s.RBD }, validatePersistentRBD),
-	typeOf("quobyte", func(s *v1.PersistentVolumeSource) *v1.QuobyteVolumeSource { return s.Quobyte }, validateQuobyte),
-	typeOf("cephFS", func(s *v1.PersistentVolumeSource) *v1.CephFSPersistentVolumeSource { return s.CephFS }, validatePersistentCephFS).under("cephfs"),
-	typeOf("iscsi", func(s *v1.PersistentVolumeSource) *v1.ISCSIPersistentVolumeSource { return s.ISCSI }, validatePersistentISCSI),
-	typeOf("cinder", func(s *v1.PersistentVolumeSource) *v1.CinderPersistentVolumeSource { return s.Cinder }, validatePersistentCinder),
-	typeOf("fc", func(s *v1.PersistentVolumeSource) *v1.FCVolumeSource { return s.FC }, validateFibreChannel),
-	besideOthers(typeOf("flexVolume", func(s *v1.PersistentVolumeSource) *v1.FlexPersistentVolumeSource { return s.FlexVolume }, validatePersistentFlex)),
-	typeOf("azureFile", func(s *v1.PersistentVolumeSource) *v1.AzureFilePersistentVolumeSource { return s.AzureFile }, validatePersistentAzureFile),
-	typeOf("vsphereVolume", func(s *v1.PersistentVolumeSource) *v1.VsphereVirtualDiskVolumeSource { return s.VsphereVolume }, validateVsphereVolume),
-	typeOf("photonPersistentDisk", func(s *v1.PersistentVolumeSource) *v1.PhotonPersistentDiskVolumeSource { return s.PhotonPersistentDisk }, validatePhotonDisk),
-	typeOf("portworxVolume", func(s *v1.PersistentVolumeSource) *v1.PortworxVolumeSource { return s.PortworxVolume }, validatePortworxVolume),
-	typeOf("azureDisk", func(s *v1.PersistentVolumeSource) *v1.AzureDiskVolumeSource { return s.AzureDisk }, validateAzureDisk),
-	typeOf("scaleIO", func(s *v1.PersistentVolumeSource) *v1.ScaleIOPersistentVolumeSource { return s.ScaleIO }, validatePersistentScaleIO),
-	typeOf("local", func(s *v1.PersistentVolumeSource) *v1.LocalVolumeSource { return s.Local }, validateLocal),
-	typeOf("storageos", func(s *v1.PersistentVolumeSource) *v1.StorageOSPersistentVolumeSource { return s.StorageOS }, validatePersistentStorageOS),
-	typeOf("csi", func(s *v1.PersistentVolumeSource) *v1.CSIPersistentVolumeSource { return s.CSI }, validatePersistentCSI),
+var persistentTypes = []Source[v1.PersistentVolumeSource]{
+	SourceOf("hostPath", func(s *v1.PersistentVolumeSource) *v1.HostPathVolumeSource { return s.HostPath }, ValidateHostPath),
+	SourceOf("gcePersistentDisk", func(s *v1.PersistentVolumeSource) *v1.GCEPersistentDiskVolumeSource { return s.GCEPersistentDisk }, ValidateGCEDisk).Under("persistentDisk"),
+	SourceOf("awsElasticBlockStore", func(s *v1.PersistentVolumeSource) *v1.AWSElasticBlockStoreVolumeSource { return s.AWSElasticBlockStore }, ValidateAWSDisk),
+	SourceOf("glusterfs", func(s *v1.PersistentVolumeSource) *v1.GlusterfsPersistentVolumeSource { return s.Glusterfs }, validatePersistentGlusterfs),
+	SourceOf("flocker", func(s *v1.PersistentVolumeSource) *v1.FlockerVolumeSource { return s.Flocker }, ValidateFlocker),
+	SourceOf("nfs", func(s *v1.PersistentVolumeSource) *v1.NFSVolumeSource { return s.NFS }, ValidateNFS),
+	SourceOf("rbd", func(s *v1.PersistentVolumeSource) *v1.RBDPersistentVolumeSource { return s.RBD }, validatePersistentRBD),
+	SourceOf("quobyte", func(s *v1.PersistentVolumeSource) *v1.QuobyteVolumeSource { return s.Quobyte }, ValidateQuobyte),
+	SourceOf("cephFS", func(s *v1.PersistentVolumeSource) *v1.CephFSPersistentVolumeSource { return s.CephFS }, validatePersistentCephFS).Under("cephfs"),
+	SourceOf("iscsi", func(s *v1.PersistentVolumeSource) *v1.ISCSIPersistentVolumeSource { return s.ISCSI }, validatePersistentISCSI),
+	SourceOf("cinder", func(s *v1.PersistentVolumeSource) *v1.CinderPersistentVolumeSource { return s.Cinder }, validatePersistentCinder),
+	SourceOf("fc", func(s *v1.PersistentVolumeSource) *v1.FCVolumeSource { return s.FC }, ValidateFibreChannel),
+	besideOthers(SourceOf("flexVolume", func(s *v1.PersistentVolumeSource) *v1.FlexPersistentVolumeSource { return s.FlexVolume }, validatePersistentFlex)),
+	SourceOf("azureFile", func(s *v1.PersistentVolumeSource) *v1.AzureFilePersistentVolumeSource { return s.AzureFile }, validatePersistentAzureFile),
+	SourceOf("vsphereVolume", func(s *v1.PersistentVolumeSource) *v1.VsphereVirtualDiskVolumeSource { return s.VsphereVolume }, ValidateVsphereVolume),
+	SourceOf("photonPersistentDisk", func(s *v1.PersistentVolumeSource) *v1.PhotonPersistentDiskVolumeSource { return s.PhotonPersistentDisk }, ValidatePhotonDisk),
+	SourceOf("portworxVolume", func(s *v1.PersistentVolumeSource) *v1.PortworxVolumeSource { return s.PortworxVolume }, ValidatePortworxVolume),
+	SourceOf("azureDisk", func(s *v1.PersistentVolumeSource) *v1.AzureDiskVolumeSource { return s.AzureDisk }, ValidateAzureDisk),
+	SourceOf("scaleIO", func(s *v1.PersistentVolumeSource) *v1.ScaleIOPersistentVolumeSource { return s.ScaleIO }, validatePersistentScaleIO),
+	SourceOf("local", func(s *v1.PersistentVolumeSource) *v1.LocalVolumeSource { return s.Local }, validateLocal),
+	SourceOf("storageos", func(s *v1.PersistentVolumeSource) *v1.StorageOSPersistentVolumeSource { return s.StorageOS }, validatePersistentStorageOS),
+	SourceOf("csi", func(s *v1.PersistentVolumeSource) *v1.CSIPersistentVolumeSource { return s.CSI }, validatePersistentCSI),
 }
 
-func besideOthers[S any](t sourceType[S]) sourceType[S] {
+func besideOthers[S any](t Source[S]) Source[S] {
 	t.beside = true
 	return t
 }
