@@ -39,7 +39,7 @@ func composing() (*plugincel.CompositedCompiler, error) {
 // expressions checks the CEL of one object.
 type expressions struct {
 	compiler plugincel.Compiler
-	// hasParams says that expressions may speak of params.
+	// hasParams permits the variable params.
 	hasParams bool
 	// stored are expressions that were accepted before.
 	stored sets.Set[string]

@@ -15,8 +15,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// Dependencies are what policies and bindings need besides storage: whoever names
-// parameters must be allowed to read them.
+// Dependencies check that the author of a policy or binding may read its parameters.
 type Dependencies struct {
 	Authorizer authorizer.Authorizer
 	// Client reads policies, and which resource a kind of parameters is.
@@ -38,8 +37,8 @@ func Group(d Dependencies) generic.Group {
 	}
 }
 
-// unseen are the resources that neither webhooks nor policies ever see: who asks
-// who somebody is, or what he may do, must get an answer whatever is installed.
+// unseen are the resources that webhooks and policies never see: requests for authentication and
+// authorization must succeed whatever is installed.
 var unseen = []schema.GroupResource{
 	{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"},
 	{Group: "authentication.k8s.io", Resource: "tokenreviews"},

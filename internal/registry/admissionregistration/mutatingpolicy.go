@@ -134,7 +134,7 @@ func storedInMutating(p *admissionv1.MutatingAdmissionPolicy) sets.Set[string] {
 
 var patchTypes = []admissionv1.PatchType{admissionv1.PatchTypeApplyConfiguration, admissionv1.PatchTypeJSONPatch}
 
-// validateMutation wants the patch that its type names, and not the other.
+// validateMutation requires the patch of the given type and forbids the other.
 func (e expressions) validateMutation(c *check.Checker, m *admissionv1.Mutation, path *field.Path) {
 	apply, jsonPatch := path.Child("applyConfiguration"), path.Child("jsonPatch")
 	switch m.PatchType {

@@ -25,9 +25,9 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// params guards the objects that policies take parameters from. The server reads
-// them with its own rights, and messages may quote them: whoever writes a policy or
-// a binding must be allowed to read them himself.
+// params guards the objects that policies take parameters from. The server reads them with its own
+// permissions, and messages may quote them, so the author of a policy or binding must be allowed to
+// read them.
 type params struct {
 	authorizer authorizer.Authorizer
 	client     kubernetes.Interface
@@ -71,7 +71,7 @@ func validateAPIVersion(c *check.Checker, version string, path *field.Path) {
 
 var notFoundActions = []admissionv1.ParameterNotFoundActionType{admissionv1.DenyAction, admissionv1.AllowAction}
 
-// validateParamRef wants parameters named, or selected.
+// validateParamRef requires parameters by name or by selector.
 func validateParamRef(c *check.Checker, ref *admissionv1.ParamRef, path *field.Path) {
 	if ref == nil {
 		return
@@ -96,8 +96,8 @@ func validateParamRef(c *check.Checker, ref *admissionv1.ParamRef, path *field.P
 	check.RequiredOneOf(c, action, ptr.Deref(ref.ParameterNotFoundAction, ""), notFoundActions...)
 }
 
-// mayRead checks a policy that is valid: its author must be allowed to read all
-// objects of the kind it takes parameters from, unless that kind was there before.
+// mayRead requires that the author of a policy may read all objects of its paramKind, unless the
+// kind is unchanged.
 func (p params) mayRead(ctx context.Context, c *check.Checker, kind, old *admissionv1.ParamKind) {
 	if kind == nil || old != nil && *old == *kind || isMaster(ctx) {
 		return
@@ -114,8 +114,8 @@ func (p params) mayRead(ctx context.Context, c *check.Checker, kind, old *admiss
 	c.Forbidden(field.NewPath("spec", "paramKind"), err.Error())
 }
 
-// mayReadBound checks a binding that is valid: its author must be allowed to
-// read the parameters that it names, or to list those that it selects.
+// mayReadBound requires that the author of a binding may get the named parameters, or list the
+// selected ones.
 func (p params) mayReadBound(ctx context.Context, c *check.Checker, kindOf policyKind, policy string, ref *admissionv1.ParamRef) {
 	if ref == nil || isMaster(ctx) {
 		return
@@ -146,7 +146,7 @@ func (p params) mayReadBound(ctx context.Context, c *check.Checker, kindOf polic
 	c.Forbidden(field.NewPath("spec", "paramRef"), err.Error())
 }
 
-// policyKind tells what kind of parameters a policy takes; nil is none.
+// policyKind returns the paramKind of a policy; nil if it takes no parameters.
 type policyKind func(ctx context.Context, policy string) (*admissionv1.ParamKind, error)
 
 func (p params) validatingKind(ctx context.Context, policy string) (*admissionv1.ParamKind, error) {
@@ -165,7 +165,7 @@ func (p params) mutatingKind(ctx context.Context, policy string) (*admissionv1.P
 	return found.Spec.ParamKind, nil
 }
 
-// isMaster tells whether the caller may do anything anyway.
+// isMaster reports whether the caller is allowed every request.
 func isMaster(ctx context.Context) bool {
 	caller, ok := request.UserFrom(ctx)
 	return ok && slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup)
@@ -187,8 +187,8 @@ func (p params) ask(ctx context.Context, asked authorizer.AttributesRecord, what
 	return caller, err
 }
 
-// resource is where objects of a kind are read. What cannot be found out is a
-// wildcard: then the caller must be allowed to read whatever it could be.
+// resource returns the API group, version and resource of a kind. An unknown part is a wildcard:
+// the caller needs permission for all values.
 func (p params) resource(kind *admissionv1.ParamKind) (group, version, resource string, err error) {
 	gv, err := schema.ParseGroupVersion(kind.APIVersion)
 	if err != nil {

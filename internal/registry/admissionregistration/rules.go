@@ -27,13 +27,13 @@ var (
 	scopes               = []admissionv1.ScopeType{admissionv1.AllScopes, admissionv1.ClusterScope, admissionv1.NamespacedScope}
 	reinvocationPolicies = []admissionv1.ReinvocationPolicyType{admissionv1.IfNeededReinvocationPolicy, admissionv1.NeverReinvocationPolicy}
 	operations           = []admissionv1.OperationType{admissionv1.OperationAll, admissionv1.Connect, admissionv1.Create, admissionv1.Delete, admissionv1.Update}
-	// What is deleted has nothing that could be mutated.
+	// A deleted object cannot be mutated.
 	mutatingOperations = []admissionv1.OperationType{admissionv1.OperationAll, admissionv1.Connect, admissionv1.Create, admissionv1.Update}
 )
 
 const wildcard = "*"
 
-// requiredOneOf checks an enumeration that defaults have filled in.
+// requiredOneOf requires a supported value, which defaults fill in.
 func requiredOneOf[T ~string](c *check.Checker, path *field.Path, value *T, allowed ...T) {
 	if value == nil {
 		c.Required(path, "")
@@ -78,8 +78,7 @@ func validateRule(c *check.Checker, r *admissionv1.Rule, path *field.Path) {
 	check.OptionalOneOf(c, path.Child("scope"), r.Scope, scopes...)
 }
 
-// validateResources wants nothing said twice: "pods/*" leaves nothing for
-// "pods/status" to add.
+// validateResources forbids redundant entries: "pods/*" includes "pods/status".
 func validateResources(c *check.Checker, resources []string, path *field.Path) {
 	if len(resources) == 0 {
 		c.Required(path, "")
@@ -135,8 +134,8 @@ func validateMatchResources(c *check.Checker, m *admissionv1.MatchResources, pat
 	}
 }
 
-// validateConstraints are those of a policy: without rules nobody could know the
-// types that its expressions are about.
+// validateConstraints checks which objects a policy matches. It needs rules, which determine the
+// types of its expressions.
 func validateConstraints(c *check.Checker, m *admissionv1.MatchResources, path *field.Path) {
 	if m == nil {
 		c.Required(path, "")

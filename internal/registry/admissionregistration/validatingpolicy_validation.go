@@ -27,7 +27,7 @@ const (
 	maxAuditExpressionLength = 5 * 1024
 )
 
-// refusalReasons are those that a failed validation may be answered with.
+// refusalReasons are the supported reasons of a failed validation.
 var refusalReasons = []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge}
 
 // validateValidatingPolicy checks a policy; old is nil for a new one.
@@ -61,7 +61,7 @@ func validateValidatingPolicy(c *check.Checker, p, old *admissionv1.ValidatingAd
 	e.validateAuditAnnotations(c, p.Name, spec.AuditAnnotations, path.Child("auditAnnotations"))
 }
 
-// expressionsOf are those of the parts that both kinds of policies have.
+// expressionsOf returns the expressions of the fields that both kinds of policies have.
 func expressionsOf(conditions []admissionv1.MatchCondition, variables []admissionv1.Variable) sets.Set[string] {
 	expressions := sets.New[string]()
 	for _, c := range conditions {
@@ -133,7 +133,7 @@ func (e expressions) validateAuditAnnotations(c *check.Checker, policy string, a
 	}
 }
 
-// validateAuditKey wants a key that, behind the policy's name, is qualified.
+// validateAuditKey requires a key that is a qualified name after the prefix of the policy's name.
 func validateAuditKey(c *check.Checker, policy, key string, path *field.Path) {
 	if policy == "" {
 		c.Invalid(path, key, "requires metadata.name be non-empty")

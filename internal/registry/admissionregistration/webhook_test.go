@@ -102,7 +102,7 @@ func TestWebhooks(t *testing.T) {
 			change: func(w *admissionv1.ValidatingWebhook) { w.AdmissionReviewVersions = nil },
 			want:   []string{"webhooks[0].admissionReviewVersions: Required value: must specify one of v1, v1beta1"},
 		},
-		"versions nobody speaks, twice": {
+		"unsupported versions, twice": {
 			change: func(w *admissionv1.ValidatingWebhook) { w.AdmissionReviewVersions = []string{"v9", "v9"} },
 			want: []string{
 				`webhooks[0].admissionReviewVersions[1]: Invalid value: "v9": duplicate version`,
@@ -140,8 +140,8 @@ func TestStaticNamesAreReserved(t *testing.T) {
 	}
 }
 
-// TestOldWebhooksMayStay: what was wrong before may stay so, as upstream's rules
-// that came later have it; what was right may not become wrong.
+// TestOldWebhooksMayStay checks that values that newer rules reject may stay, and that valid values
+// may not become invalid.
 func TestOldWebhooksMayStay(t *testing.T) {
 	wrong := func(w *admissionv1.ValidatingWebhook) {
 		w.SideEffects, w.AdmissionReviewVersions = new(admissionv1.SideEffectClassUnknown), []string{"v9"}

@@ -20,8 +20,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// leniency is what a webhook may get wrong because it, or one beside it, was wrong
-// before: rules that came later must not keep an old object from being updated.
+// leniency lists the rules that a stored webhook may keep breaking, so that rules that were added
+// later do not block updates.
 type leniency struct {
 	sideEffects, reviewVersions, sameNames, selectors bool
 	// conditions need not be compiled again.
@@ -43,7 +43,7 @@ func concessions(hooks, before []admissionv1.MutatingWebhook) leniency {
 	}
 }
 
-// reviewVersions are those of AdmissionReview that the server speaks.
+// reviewVersions are the supported versions of AdmissionReview.
 var reviewVersions = []string{"v1", "v1beta1"}
 
 var (

@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package authentication answers the reviews of authentication.k8s.io: whose
-// token this is, and who the caller is.
+// Package authentication serves the reviews of authentication.k8s.io: TokenReview and
+// SelfSubjectReview.
 package authentication
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// Dependencies are the server's own way to authenticate.
+// Dependencies are the authenticators of the server.
 type Dependencies struct {
 	Requests  authenticator.Request
 	Audiences authenticator.Audiences
@@ -46,7 +46,7 @@ func Group(d Dependencies) generic.Group {
 	}
 }
 
-// addDefaults registers those of the kind that is served below service accounts.
+// addDefaults registers the defaults of TokenRequest, which is served below service accounts.
 func addDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&authenticationv1.TokenRequest{}, func(obj any) {
 		serviceaccount.SetDefaults(obj.(*authenticationv1.TokenRequest))
@@ -59,7 +59,7 @@ var (
 	_ rest.Creater = selfReview{}
 )
 
-// tokenReview asks the server's authenticators whose token it is.
+// tokenReview asks the server's authenticators for the user of a token.
 type tokenReview struct{ Dependencies }
 
 func (*tokenReview) New() runtime.Object     { return &authenticationv1.TokenReview{} }
@@ -105,7 +105,7 @@ func (t *tokenReview) Create(ctx context.Context, obj runtime.Object, validate r
 	return review, nil
 }
 
-// asRequest is a request that carries the token and nothing of the caller.
+// asRequest returns a request that carries the token and nothing of the caller.
 func asRequest(token string, audiences authenticator.Audiences) *http.Request {
 	req := &http.Request{Header: http.Header{}, URL: &url.URL{}}
 	req.Header.Set("Authorization", "Bearer "+token)
@@ -123,7 +123,7 @@ func userInfo(u user.Info) authenticationv1.UserInfo {
 	return info
 }
 
-// selfReview tells the caller who they are: `kubectl auth whoami`.
+// selfReview returns the caller's user: `kubectl auth whoami`.
 type selfReview struct{}
 
 func (selfReview) New() runtime.Object     { return &authenticationv1.SelfSubjectReview{} }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// attributes is the question of a review in the authorizer's words.
+// attributes converts a review to the attributes that authorizers take.
 func attributes(subject user.Info, resource *authorizationv1.ResourceAttributes, url *authorizationv1.NonResourceAttributes) authorizer.AttributesRecord {
 	if resource == nil {
 		return authorizer.AttributesRecord{User: subject, Path: url.Path, Verb: url.Verb}
@@ -37,8 +37,8 @@ func attributes(subject user.Info, resource *authorizationv1.ResourceAttributes,
 	return a
 }
 
-// fieldRequirements keeps what it understands: requirements are ANDed, so to
-// leave one out asks for more, never for less (KEP-4601).
+// fieldRequirements drops requirements that it does not understand. Requirements are ANDed, so
+// dropping one asks for more permissions, never for fewer (KEP-4601).
 func fieldRequirements(s *authorizationv1.FieldSelectorAttributes) (fields.Requirements, error) {
 	if s.RawSelector != "" {
 		selector, err := fields.ParseSelector(s.RawSelector)

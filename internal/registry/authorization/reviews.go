@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package authorization answers the reviews of authorization.k8s.io: may this
-// user do that, and what may the caller do at all.
+// Package authorization serves the reviews of authorization.k8s.io, which ask what a user is
+// allowed to do.
 package authorization
 
 import (
@@ -135,8 +135,8 @@ func attributesOf(spec authorizationv1.SubjectAccessReviewSpec) authorizer.Attri
 	return attributes(subject, spec.ResourceAttributes, spec.NonResourceAttributes)
 }
 
-// evaluationError joins what went wrong with what could not be parsed: an
-// unknown selector makes the question broader, not invalid (KEP-4601).
+// evaluationError joins the authorizer's error with errors of selectors: an unknown selector makes
+// the question broader, not invalid (KEP-4601).
 func evaluationError(err error, a authorizer.AttributesRecord) string {
 	var problems []string
 	if err != nil {
@@ -158,7 +158,7 @@ func ignored(selector string, understood int) string {
 	return "spec.resourceAttributes." + selector + " ignored due to parse error"
 }
 
-// rulesReview lists what the caller may do: `kubectl auth can-i --list`.
+// rulesReview lists the caller's permissions: `kubectl auth can-i --list`.
 type rulesReview struct{ rules authorizer.RuleResolver }
 
 var _ rest.Creater = rulesReview{}

@@ -79,7 +79,7 @@ func TestReviewsAreValidated(t *testing.T) {
 		"other namespace": {authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: "b"}, Spec: good}, []string{"spec.resourceAttributes.namespace: Invalid value"}},
 		"a URL": {authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: "a"},
 			Spec: authorizationv1.SubjectAccessReviewSpec{User: "jane", NonResourceAttributes: &authorizationv1.NonResourceAttributes{}}}, []string{"spec.nonResourceAttributes: Invalid value"}},
-		"nobody": {authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: "a"}, Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: resource}}, []string{"spec.user: Invalid value"}},
+		"no subject": {authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: "a"}, Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: resource}}, []string{"spec.user: Invalid value"}},
 		"two selectors": {authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: "a"}, Spec: authorizationv1.SubjectAccessReviewSpec{User: "jane",
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "a", FieldSelector: &authorizationv1.FieldSelectorAttributes{},
 				LabelSelector: &authorizationv1.LabelSelectorAttributes{RawSelector: "a", Requirements: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Exists"}}}}}},
@@ -101,7 +101,7 @@ func TestReviewsAreValidated(t *testing.T) {
 	}
 }
 
-// TestRefusedReview: the Status names no kind, and quotes the whole metadata.
+// TestRefusedReview checks that the Status names no kind and quotes the whole metadata.
 func TestRefusedReview(t *testing.T) {
 	review := &authorizationv1.LocalSubjectAccessReview{
 		TypeMeta:   metav1.TypeMeta{Kind: "LocalSubjectAccessReview"},

@@ -51,8 +51,8 @@ func oneOf(c *check.Checker, resource *authorizationv1.ResourceAttributes, url *
 	}
 }
 
-// mustBeEmpty: a review is not stored, so nothing but what the URL said, and the
-// managers of its fields, can be known of it.
+// mustBeEmpty requires empty metadata, except managedFields and fields in empty: a review is not
+// stored.
 func mustBeEmpty(c *check.Checker, meta, empty metav1.ObjectMeta, message string) {
 	empty.ManagedFields = meta.ManagedFields
 	if !equality.Semantic.DeepEqual(meta, empty) {

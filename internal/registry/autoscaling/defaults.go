@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// SetDefaults_HorizontalPodAutoscaler measures CPU if nothing else is to be
-// measured, and completes a behavior that is begun.
+// SetDefaults_HorizontalPodAutoscaler defaults to CPU as the metric, and completes a partial
+// behavior.
 func SetDefaults_HorizontalPodAutoscaler(obj *autoscalingv2.HorizontalPodAutoscaler) {
 	spec := &obj.Spec
 	spec.MinReplicas = cmp.Or(spec.MinReplicas, new(int32(1)))
@@ -21,12 +21,12 @@ func SetDefaults_HorizontalPodAutoscaler(obj *autoscalingv2.HorizontalPodAutosca
 	}
 	if behavior := spec.Behavior; behavior != nil {
 		behavior.ScaleUp = orRules(behavior.ScaleUp, new(int32(0)), atMost(autoscalingv2.PodsScalingPolicy, 4), atMost(autoscalingv2.PercentScalingPolicy, 100))
-		// How long scaling down waits is a setting of the controller.
+		// The controller has its own default for the stabilization window of scaling down.
 		behavior.ScaleDown = orRules(behavior.ScaleDown, nil, atMost(autoscalingv2.PercentScalingPolicy, 100))
 	}
 }
 
-// atMost allows so many pods, or percent of them, to come or go in 15 seconds.
+// atMost limits how many pods, or percent of pods, are added or removed in 15 seconds.
 func atMost(kind autoscalingv2.HPAScalingPolicyType, value int32) autoscalingv2.HPAScalingPolicy {
 	return autoscalingv2.HPAScalingPolicy{Type: kind, Value: value, PeriodSeconds: 15}
 }

@@ -35,7 +35,7 @@ func Group() generic.Group {
 
 var specDoc = autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc()
 
-// HorizontalPodAutoscaler scales a workload by what its pods use.
+// HorizontalPodAutoscaler scales a workload by the metrics of its pods.
 var HorizontalPodAutoscaler = generic.Kind[*autoscalingv2.HorizontalPodAutoscaler]{
 	Name: "HorizontalPodAutoscaler", Plural: "horizontalpodautoscalers", ShortNames: []string{"hpa"}, Categories: []string{"all"},
 	New:     func() *autoscalingv2.HorizontalPodAutoscaler { return &autoscalingv2.HorizontalPodAutoscaler{} },
@@ -65,7 +65,7 @@ var HorizontalPodAutoscaler = generic.Kind[*autoscalingv2.HorizontalPodAutoscale
 	},
 }
 
-// dropCarriers removes what carries fields of v2 through v1.
+// dropCarriers removes the annotations that carry fields of v2 in v1.
 func dropCarriers(_ context.Context, h, _ *autoscalingv2.HorizontalPodAutoscaler) {
 	h.Annotations = v1.DropCarriers(h.Annotations)
 }
@@ -75,7 +75,7 @@ const (
 	maxTargets = 2
 )
 
-// targetsCell shows the first metrics, each as what is and what should be.
+// targetsCell shows the first metrics as current value and target.
 func targetsCell(h *autoscalingv2.HorizontalPodAutoscaler) any {
 	metrics := h.Spec.Metrics
 	if len(metrics) == 0 {

@@ -23,15 +23,15 @@ const (
 	maxPeriodSeconds = 1800
 )
 
-// checker walks an autoscaler; each of its methods is the rules of one field.
+// checker checks an autoscaler.
 type checker struct {
 	*check.Checker
-	// targetVersion and objectVersion are the rules for the apiVersion of what is
-	// scaled and of what is measured.
+	// targetVersion and objectVersion check the apiVersion of the scaled and of the measured
+	// object.
 	targetVersion, objectVersion versionRule
 }
 
-// versionRule returns what is wrong with an apiVersion.
+// versionRule returns the problem of an apiVersion.
 type versionRule func(apiVersion string) error
 
 func anyVersion(string) error { return nil }

@@ -13,8 +13,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/core/resourcename"
 )
 
-// metrics: what has no pods uses nothing, so that only a metric of something else
-// can tell when it should have some again.
+// metrics checks the metrics. An autoscaler that scales from zero needs an object or external
+// metric, because pods that do not exist use nothing.
 func (c checker) metrics(metrics []autoscalingv2.MetricSpec, fromZero bool, path *field.Path) {
 	elsewhere := false
 	for i := range metrics {

@@ -91,7 +91,7 @@ func podRequestState(r *podRequest) any {
 	return state
 }
 
-// answer is a change of a request's status: by whom, and when.
+// answer checks and completes changes of a request's status.
 type answer struct {
 	clock      clock.PassiveClock
 	authorizer authorizer.UnconditionalAuthorizer

@@ -40,7 +40,7 @@ var (
 	refreshPath   = statusPath.Child("beginRefreshAt")
 )
 
-// validateAnswer lets a pending request be issued, denied or failed; all else stays.
+// validateAnswer allows a pending request to be issued, denied or failed.
 func validateAnswer(c *check.Checker, r, old *podRequest, now time.Time) {
 	if !c.Passes(func() { validateAnswerConditions(c, r.Status.Conditions) }) {
 		return
@@ -88,8 +88,8 @@ func validateAnswerConditions(c *check.Checker, conditions []metav1.Condition) {
 	c.Add(metav1validation.ValidateConditions(conditions, statusPath.Child("conditions"))...)
 }
 
-// validateIssued reports the first thing that is wrong with a certificate: what
-// follows would not make sense.
+// validateIssued checks the certificate of a request. It stops at the first error that makes later
+// checks meaningless.
 func validateIssued(c *check.Checker, r, old *podRequest, now time.Time) {
 	chain := r.Status.CertificateChain
 	if len(chain) > largestChain {
@@ -160,8 +160,7 @@ func validateTimesSet(c *check.Checker, status *certificatesv1.PodCertificateReq
 	}
 }
 
-// validateTimes compares what the status says with the certificate and with what
-// was asked for.
+// validateTimes compares the times in the status with the certificate and with the request.
 func validateTimes(c *check.Checker, r *podRequest, leaf *x509.Certificate, now time.Time) {
 	notBefore, notAfter, refresh := r.Status.NotBefore.Time, r.Status.NotAfter.Time, r.Status.BeginRefreshAt.Time
 	longest, life := *r.Spec.MaxExpirationSeconds, leaf.NotAfter.Sub(leaf.NotBefore)
@@ -183,8 +182,8 @@ func validateTimes(c *check.Checker, r *podRequest, leaf *x509.Certificate, now 
 	}
 }
 
-// chainProblem looks at what follows the leaf. Whether it leads to a root that
-// somebody trusts cannot be known here.
+// chainProblem checks the certificates after the leaf. It cannot check whether they lead to a
+// trusted root.
 func chainProblem(rest []byte) string {
 	for {
 		var block *pem.Block

@@ -95,7 +95,7 @@ func isKubernetes(signer string) bool {
 	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
 }
 
-// validateStub wants a request whose only purpose is to prove who has the key.
+// validateStub requires a request that only proves possession of the key.
 func validateStub(c *check.Checker, data []byte) {
 	refuse := func(value any, detail string) {
 		c.Invalid(stubPath, value, detail)

@@ -62,7 +62,7 @@ func validateRequest(_ context.Context, c *check.Checker, r *csr) {
 	}
 }
 
-// checkRequest wants a PKCS #10 request in PEM, signed with its own key.
+// checkRequest requires a PKCS #10 request in PEM, signed with its own key.
 func checkRequest(data []byte) error {
 	block, _ := pem.Decode(data)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
@@ -168,8 +168,8 @@ func (u csrUpdate) certificate(c *check.Checker, now, before []byte) {
 	}
 }
 
-// checkCertificates wants certificates in PEM and nothing else; no data at all is
-// no certificate yet.
+// checkCertificates requires certificates in PEM and nothing else. Empty data means that no
+// certificate was issued yet.
 func checkCertificates(data []byte) error {
 	if len(data) == 0 {
 		return nil

@@ -44,8 +44,8 @@ var ClusterTrustBundle = generic.Kind[*certificatesv1.ClusterTrustBundle]{
 
 var bundlePath, bundleSignerPath = specPath.Child("trustBundle"), specPath.Child("signerName")
 
-// validateBundleUpdate does not parse roots that stay, so that a change in how
-// they are parsed breaks nobody.
+// validateBundleUpdate does not parse unchanged roots, so that a stricter parser does not block
+// other updates.
 func validateBundleUpdate(_ context.Context, c *check.Checker, b, old *certificatesv1.ClusterTrustBundle) {
 	validateBundleMeta(c, b)
 	if b.Spec.TrustBundle != old.Spec.TrustBundle {
@@ -68,8 +68,8 @@ func validateBundleMeta(c *check.Checker, b *certificatesv1.ClusterTrustBundle) 
 	}
 }
 
-// bundleNameProblems: the bundles of a signer are named after it, with colons in
-// the place of slashes; no others have colons.
+// bundleNameProblems requires that the name of a signer's bundle begins with the signer's name,
+// with colons instead of slashes, and that other names have no colons.
 func bundleNameProblems(signer, name string, isPrefix bool) []string {
 	if signer == "" {
 		if strings.Contains(name, ":") {
@@ -87,8 +87,8 @@ func bundleNameProblems(signer, name string, isPrefix bool) []string {
 
 const largestBundle = 1 << 20
 
-// validateAnchors wants roots in PEM, each once. What is no root is reported before
-// anything else.
+// validateAnchors requires roots in PEM without duplicates. It checks for duplicates only if all
+// entries are roots.
 func validateAnchors(c *check.Checker, bundle string, path *field.Path) {
 	if len(bundle) > largestBundle {
 		c.TooLong(path, largestBundle)

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/cel"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
@@ -53,6 +55,31 @@ func TestRules(t *testing.T) {
 			`spec: Invalid value: "80": must contain at least one letter (a-z)`},
 		{"IP", func(c *check.Checker) { c.IP(path, "01.2.3.4", []string{"01.2.3.4"}) }, func(c *check.Checker) { c.IP(path, "01.2.3.4", nil) },
 			`spec: Invalid value: "01.2.3.4": must not have leading 0s`},
+		{"Positive", func(c *check.Checker) { c.Positive(path, 1) }, func(c *check.Checker) { c.Positive(path, 0) },
+			"spec: Invalid value: 0: must be greater than zero"},
+		{"AllNonEmpty", func(c *check.Checker) { c.AllNonEmpty(path, "a", "x", "b", "y") },
+			func(c *check.Checker) { c.AllNonEmpty(path, "a", "x", "b", "") }, "spec.b: Required value"},
+		{"RelativePath", func(c *check.Checker) { c.RelativePath(path, "a/..b") }, func(c *check.Checker) { c.RelativePath(path, "/a") },
+			`spec: Invalid value: "/a": must be a relative path`},
+		{"NoBacksteps", func(c *check.Checker) { c.NoBacksteps(path, "/a/..b") }, func(c *check.Checker) { c.NoBacksteps(path, "a/../b") },
+			`spec: Invalid value: "a/../b": must not contain '..'`},
+		{"OnlyFields", func(c *check.Checker) {
+			c.OnlyFields(path, metav1.ObjectMeta{Name: "a"}, sets.New("Name"), "cannot be set")
+		}, func(c *check.Checker) {
+			c.OnlyFields(path, metav1.ObjectMeta{Name: "a", GenerateName: "b"}, sets.New("Name"), "cannot be set")
+		}, "spec.generateName: Forbidden: cannot be set"},
+		{"FinalizerDomain", func(c *check.Checker) {
+			c.FinalizerDomain(path, "kubernetes")
+			c.FinalizerDomain(path, "orphan")
+			c.FinalizerDomain(path, "foregroundDeletion")
+			c.FinalizerDomain(path, "a/b")
+		}, func(c *check.Checker) { c.FinalizerDomain(path, "a") },
+			`spec: Invalid value: "a": name is neither a standard finalizer name nor is it fully qualified`},
+		{"SignerName", func(c *check.Checker) { c.SignerName(path, "example.com/a") }, func(c *check.Checker) { c.SignerName(path, "example/a") },
+			`spec: Invalid value: "example": should be a domain with at least two segments separated by dots`},
+		{"Expression", func(c *check.Checker) { c.Expression(path, "a", nil) },
+			func(c *check.Checker) { c.Expression(path, "a", &cel.Error{Type: cel.ErrorTypeInvalid, Detail: "bad"}) },
+			`spec: Invalid value: "a": bad`},
 		{"OneOf", func(c *check.Checker) { check.OneOf(c, path, "a", "a", "b") }, func(c *check.Checker) { check.OneOf(c, path, "", "a", "b") },
 			`spec: Unsupported value: "": supported values: "a", "b"`},
 		{"RequiredOneOf", func(c *check.Checker) { check.RequiredOneOf(c, path, "a", "a", "b") },
@@ -82,6 +109,21 @@ func TestInvalid(t *testing.T) {
 	c.Invalid(path, "a", "too short", "too simple")
 	if errs := c.Errors(); len(errs) != 2 || errs[1].Detail != "too simple" {
 		t.Errorf("got %v, want two errors", errs)
+	}
+}
+
+// TestPasses checks that only errors of the given rules count, also those of declared ones.
+func TestPasses(t *testing.T) {
+	c := &check.Checker{}
+	c.Required(path, "")
+	if !c.Passes(func() {}) || !c.Declared().Passes(func() {}) {
+		t.Error("an earlier error counts")
+	}
+	if c.Passes(func() { c.Declared().Required(path, "") }) || c.Declared().Passes(func() { c.Required(path, "") }) {
+		t.Error("an error does not count")
+	}
+	if len(c.Errors()) != 3 {
+		t.Errorf("got %v, want three errors", c.Errors())
 	}
 }
 

@@ -25,7 +25,7 @@ func Group() generic.Group {
 	}
 }
 
-// Lease is held by one holder for a while: a leader, or a node that lives.
+// Lease is held by one client until it expires: by a leader, or by a node as its heartbeat.
 var Lease = generic.Kind[*coordinationv1.Lease]{
 	Name: "Lease", Plural: "leases",
 	Metadata: generic.Metadata{AnyFinalizer: true},
@@ -33,7 +33,7 @@ var Lease = generic.Kind[*coordinationv1.Lease]{
 	NewList:  func() runtime.Object { return &coordinationv1.LeaseList{} },
 	Prepare:  prepareLease,
 	Validate: validateLease,
-	// A lease is taken over by whoever finds it expired: never blindly.
+	// A client that takes over an expired lease must have seen it.
 	RequireResourceVersion: true,
 	CreateOnUpdate:         true,
 	Columns: []generic.Column[*coordinationv1.Lease]{{
@@ -42,8 +42,8 @@ var Lease = generic.Kind[*coordinationv1.Lease]{
 	}},
 }
 
-// prepareLease drops what belongs to coordinated leader election, an alpha
-// feature that is off (KEP-4355).
+// prepareLease drops fields of coordinated leader election, an alpha feature that is disabled
+// (KEP-4355).
 func prepareLease(_ context.Context, l, _ *coordinationv1.Lease) {
 	l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
 }

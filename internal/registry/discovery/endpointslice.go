@@ -56,8 +56,8 @@ func SetDefaults_EndpointPort(obj *discoveryv1.EndpointPort) {
 	obj.Protocol = cmp.Or(obj.Protocol, new(corev1.ProtocolTCP))
 }
 
-// prepareSlice counts changes of anything but metadata, and of labels, which tell
-// whose slice it is. The topology that v1beta1 had is read, and not written.
+// prepareSlice increments the generation if anything but metadata changes, or the labels, which
+// name the Service. It drops the topology of v1beta1.
 func prepareSlice(_ context.Context, s, old *discoveryv1.EndpointSlice) {
 	if old == nil {
 		s.Generation = 1
@@ -109,7 +109,7 @@ func sliceWarnings(_ context.Context, s, old *discoveryv1.EndpointSlice) []strin
 	return warnings
 }
 
-// shown is the number of ports or addresses in a cell.
+// shown is the number of ports or addresses that a cell shows.
 const shown = 3
 
 func formatPorts(ports []discoveryv1.EndpointPort) string {

@@ -131,8 +131,8 @@ func TestGeneration(t *testing.T) {
 	}
 }
 
-// Topology is not written any more; where nothing else of the endpoints changes,
-// what an older version stored stays.
+// TestTopologyIsDropped checks that topology is not written, and that stored topology stays while
+// the endpoints do not change otherwise.
 func TestTopologyIsDropped(t *testing.T) {
 	old := newSlice()
 	old.Endpoints[0].DeprecatedTopology = map[string]string{"a": "b"}

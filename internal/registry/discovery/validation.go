@@ -21,7 +21,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/core"
 )
 
-// How much a slice may hold.
+// Limits of a slice.
 const (
 	maxEndpoints      = 1000
 	maxAddresses      = 100
@@ -40,8 +40,8 @@ func validateSliceUpdate(_ context.Context, c *check.Checker, s, old *discoveryv
 	c.Declared().Immutable(field.NewPath("addressType"), s.AddressType, old.AddressType)
 }
 
-// validateSlice checks all but the metadata. Endpoints that old, nil on create,
-// had already may stay as an older version let them be.
+// validateSlice checks a slice. It does not check unchanged endpoints again, which an older version
+// may have accepted; old is nil on create.
 func validateSlice(c *check.Checker, s, old *discoveryv1.EndpointSlice) {
 	validateAddressType(c, s.AddressType, field.NewPath("addressType"))
 	validatePorts(c, s.Ports, field.NewPath("ports"))
@@ -115,7 +115,7 @@ func validateAddresses(c *check.Checker, addresses []string, kind discoveryv1.Ad
 	}
 }
 
-// validateAddress checks an address by its type; nothing is known of unknown ones.
+// validateAddress checks an address by its type. It accepts any address of an unknown type.
 func validateAddress(c *check.Checker, address string, kind discoveryv1.AddressType, list, path *field.Path) {
 	var isFamily, valid bool
 	switch kind {

@@ -30,12 +30,12 @@ func Group() generic.Group {
 	}
 }
 
-// event is the kind of the core group, whose fields have other names here.
+// event is the kind of the core group with the field names of this one.
 type event struct {
 	generic.Kind[*corev1.Event]
 }
 
-// renamed are the selectable fields that are called otherwise in this group.
+// renamed maps selectable fields to their names in this group.
 var renamed = map[string]string{
 	"regarding.kind":            "involvedObject.kind",
 	"regarding.namespace":       "involvedObject.namespace",
@@ -47,7 +47,7 @@ var renamed = map[string]string{
 	"reportingController":       "reportingComponent",
 }
 
-// Register makes the core type internal to this group too.
+// Register registers the core type as the internal type of this group too.
 func (e event) Register(scheme *runtime.Scheme, gv schema.GroupVersion) error {
 	if err := e.Kind.Register(scheme, gv); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (e event) Register(scheme *runtime.Scheme, gv schema.GroupVersion) error {
 	})
 }
 
-// fieldLabel knows a field by this group's name alone.
+// fieldLabel accepts only this group's names of fields.
 func (e event) fieldLabel(label, value string) (string, string, error) {
 	name, isNew := renamed[label]
 	switch {

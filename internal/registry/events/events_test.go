@@ -15,7 +15,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/core"
 )
 
-// TestRoundTrip: whatever an event of one form holds comes back from the other.
+// TestRoundTrip checks that conversion to the other form and back preserves an event.
 func TestRoundTrip(t *testing.T) {
 	fill := randfill.NewWithSeed(1).NilChance(0.3).NumElements(1, 3)
 	for range 200 {
@@ -71,8 +71,8 @@ func TestConversionsOfTheScheme(t *testing.T) {
 	}
 }
 
-// TestFieldLabels: fields are selected by this group's names, not by those of the
-// core group.
+// TestFieldLabels checks that fields are selected by the names of this group, not of the core
+// group.
 func TestFieldLabels(t *testing.T) {
 	e := event{core.Event}
 	for label, want := range map[string]string{

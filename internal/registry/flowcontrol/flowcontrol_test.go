@@ -249,7 +249,7 @@ func TestColumns(t *testing.T) {
 	}
 	f := schemaWith(func(*flowcontrolv1.FlowSchemaSpec) {})
 	if dangling(f) != "?" {
-		t.Error("nobody has said yet whether its level is there")
+		t.Error("the condition is set before the controller reports")
 	}
 	f.Status.Conditions = []flowcontrolv1.FlowSchemaCondition{{Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionTrue}}
 	if dangling(f) != "True" {

@@ -36,8 +36,8 @@ func TestOutcomeOf(t *testing.T) {
 	}
 }
 
-// What an attempt began is finished before the next one begins, and the last one
-// hears how it ended.
+// TestEachAttemptIsFinishedOnce checks that the hooks of an attempt finish before the next begins,
+// and that the last learn the outcome.
 func TestEachAttemptIsFinishedOnce(t *testing.T) {
 	var log []string
 	hook := func(name string, err error) func() (Finish, error) {
@@ -62,7 +62,7 @@ func TestEachAttemptIsFinishedOnce(t *testing.T) {
 		if !errors.Is(err, h.err) {
 			t.Fatal(err)
 		}
-		// The library says that it stood when it was validated. That is not believed.
+		// k8s.io/apiserver reports success after validation; the hooks must not rely on it.
 		finish(ctx, true)
 	}
 	attempt.settle(ctx, Written)

@@ -186,9 +186,8 @@ type Endpoints struct {
 	// Replace wraps the kind's main endpoint, for the few kinds whose verbs
 	// differ (a Namespace is deleted in two steps). The wrapper embeds the Store.
 	Replace func(store *Store) rest.Storage
-	// Subresources are those that are neither status nor scale nor an Update, by
-	// name; Siblings are resources of other names that work on the same objects
-	// (bindings).
+	// Subresources are further subresources by name; Siblings are other resources for the same
+	// objects (bindings).
 	Subresources func(store *Store) map[string]rest.Storage
 	Siblings     func(store *Store) map[string]rest.Storage
 }

@@ -13,18 +13,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// TestMetadata: finalizers are looked at whenever they are written, a
-// generateName of no use only where upstream does.
+// TestMetadata checks that finalizers are validated on every write, and an invalid generateName
+// only where upstream rejects it.
 func TestMetadata(t *testing.T) {
 	const finalizer, generateName = "metadata.finalizers[1]", "metadata.generateName"
 	for name, test := range map[string]struct {
 		change                 func(*Kind[*appsv1.Deployment])
 		create, update, status []string
 	}{
-		"ordinary":      {func(*Kind[*appsv1.Deployment]) {}, []string{generateName, finalizer}, []string{finalizer}, []string{finalizer}},
-		"any finalizer": {func(k *Kind[*appsv1.Deployment]) { k.Metadata.AnyFinalizer = true }, []string{generateName}, nil, nil},
-		"loose":         {func(k *Kind[*appsv1.Deployment]) { k.Metadata.Loose = func(context.Context) bool { return true } }, nil, nil, nil},
-		"anew":          {func(k *Kind[*appsv1.Deployment]) { k.Metadata.ValidateAsNew = true }, []string{generateName, finalizer}, []string{generateName, finalizer}, []string{finalizer}},
+		"ordinary":        {func(*Kind[*appsv1.Deployment]) {}, []string{generateName, finalizer}, []string{finalizer}, []string{finalizer}},
+		"any finalizer":   {func(k *Kind[*appsv1.Deployment]) { k.Metadata.AnyFinalizer = true }, []string{generateName}, nil, nil},
+		"loose":           {func(k *Kind[*appsv1.Deployment]) { k.Metadata.Loose = func(context.Context) bool { return true } }, nil, nil, nil},
+		"validate as new": {func(k *Kind[*appsv1.Deployment]) { k.Metadata.ValidateAsNew = true }, []string{generateName, finalizer}, []string{generateName, finalizer}, []string{finalizer}},
 	} {
 		kind := workload()
 		test.change(&kind)

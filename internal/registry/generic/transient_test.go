@@ -63,8 +63,8 @@ func TestDecodeQuery(t *testing.T) {
 	}
 }
 
-// FuzzDecodeQuery: whatever a URL holds, options come out or an error does, and
-// what was asked for by name is there.
+// FuzzDecodeQuery checks that each query decodes to options or an error, and that named parameters
+// are kept.
 func FuzzDecodeQuery(f *testing.F) {
 	for _, seed := range []string{"", "follow", "follow=false&tailLines=-1", "sinceTime=", "container=%00", "stream=x&stream=y", "sinceSeconds=1e9", "apiVersion=v1&kind=x"} {
 		f.Add(seed)

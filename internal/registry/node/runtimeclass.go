@@ -31,8 +31,8 @@ func Group() generic.Group {
 	}
 }
 
-// RuntimeClass names a handler of the nodes' runtime, what a pod under it costs
-// beside its containers, and where it can run.
+// RuntimeClass names a handler of the container runtime, its overhead for each pod, and the nodes
+// that support it.
 var RuntimeClass = generic.Kind[*nodev1.RuntimeClass]{
 	Name: "RuntimeClass", Plural: "runtimeclasses", ClusterScoped: true,
 	Metadata:               generic.Metadata{ValidateAsNew: true, AnyFinalizer: true},
@@ -66,7 +66,7 @@ func runtimeClassWarnings(_ context.Context, c, _ *nodev1.RuntimeClass) []string
 func validateRuntimeClass(_ context.Context, c *check.Checker, class *nodev1.RuntimeClass) {
 	validateHandler(c, class.Handler)
 	if class.Overhead != nil {
-		// As if a container could ask for it.
+		// Overhead follows the rules of a container's limits.
 		limits := &corev1.ResourceRequirements{Limits: class.Overhead.PodFixed}
 		podspec.ValidateResourceRequirements(c, limits, nil, field.NewPath("overhead"))
 	}
@@ -93,7 +93,7 @@ func validateHandler(c *check.Checker, handler string) {
 	}
 }
 
-// validateTolerations wants each toleration once, however long it tolerates.
+// validateTolerations forbids tolerations that differ only in tolerationSeconds.
 func validateTolerations(c *check.Checker, tolerations []corev1.Toleration, path *field.Path) {
 	podspec.ValidateTolerations(c, tolerations, path)
 	seen := sets.New[corev1.Toleration]()

@@ -78,7 +78,7 @@ func TestRuntimeClassWarnings(t *testing.T) {
 	}
 }
 
-// TestDeclaredValidations sees that the generated validations are wired to the scheme.
+// TestDeclaredValidations checks that the generated validations are registered with the scheme.
 func TestDeclaredValidations(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := Group().Register(scheme); err != nil {

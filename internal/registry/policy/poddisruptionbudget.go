@@ -32,7 +32,7 @@ func Group() generic.Group {
 	}
 }
 
-// PodDisruptionBudget says how many pods of a set may be evicted at the same time.
+// PodDisruptionBudget limits how many pods of a set may be evicted at the same time.
 var PodDisruptionBudget = generic.Kind[*policyv1.PodDisruptionBudget]{
 	Name: "PodDisruptionBudget", Plural: "poddisruptionbudgets", ShortNames: []string{"pdb"},
 	New:     func() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} },
@@ -40,7 +40,7 @@ var PodDisruptionBudget = generic.Kind[*policyv1.PodDisruptionBudget]{
 	Spec:    func(b *policyv1.PodDisruptionBudget) any { return &b.Spec },
 	Status:  func(b *policyv1.PodDisruptionBudget) any { return &b.Status },
 	Prepare: func(_ context.Context, b, old *policyv1.PodDisruptionBudget) { dropReservedLabel(b, old) },
-	// An eviction that has been counted must not be overwritten.
+	// An update must not overwrite an eviction that has been counted.
 	RequireResourceVersion: true,
 
 	Validate: func(_ context.Context, c *check.Checker, b *policyv1.PodDisruptionBudget) {
@@ -48,7 +48,7 @@ var PodDisruptionBudget = generic.Kind[*policyv1.PodDisruptionBudget]{
 	},
 	StatusUpdate: generic.Update[*policyv1.PodDisruptionBudget]{Validate: validateStatus},
 	Metadata: generic.Metadata{
-		// Budgets were first served without a rule for their names, and some may have odd ones.
+		// Names were not validated when budgets were introduced, so some may be invalid.
 		Loose:        func(context.Context) bool { return true },
 		AnyFinalizer: true,
 	},
@@ -67,8 +67,8 @@ func orNotApplicable(n *intstr.IntOrString) string {
 	return n.String()
 }
 
-// matchNothingLabel is how v1beta1 wrote its empty selector, which matched no
-// pod, in terms of v1, where it matches all. It means nothing anywhere else.
+// matchNothingLabel represents the empty selector of v1beta1, which matched no pod, in v1, where an
+// empty selector matches all.
 const matchNothingLabel = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
 
 func dropReservedLabel(b, old *policyv1.PodDisruptionBudget) {
@@ -94,7 +94,7 @@ func validateSpec(c *check.Checker, spec *policyv1.PodDisruptionBudgetSpec) {
 	check.OptionalOneOf(c, path.Child("unhealthyPodEvictionPolicy"), spec.UnhealthyPodEvictionPolicy, policyv1.AlwaysAllow, policyv1.IfHealthyBudget)
 }
 
-// countOrPercent checks a number of pods, or a share of them.
+// countOrPercent requires a number of pods or a percentage.
 func countOrPercent(c *check.Checker, value *intstr.IntOrString, path *field.Path) {
 	if value == nil {
 		return

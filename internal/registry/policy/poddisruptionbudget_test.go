@@ -17,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
-// wantErrors compares errors, in any order, with how they begin.
+// wantErrors compares errors by prefix, in any order.
 func wantErrors(t *testing.T, name string, errs field.ErrorList, want ...string) {
 	t.Helper()
 	var got []string

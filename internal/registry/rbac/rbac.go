@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// Escalation refuses roles and bindings by which a caller would gain power.
+// Escalation rejects roles and bindings that grant permissions the caller does not have.
 type Escalation interface {
 	CheckRole(ctx context.Context, role *rbacv1.Role) error
 	CheckClusterRole(ctx context.Context, role, old *rbacv1.ClusterRole) error

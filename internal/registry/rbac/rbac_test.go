@@ -18,7 +18,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// wantErrors compares errors, in any order, with how they begin.
+// wantErrors compares errors by prefix, in any order.
 func wantErrors(t *testing.T, name string, errs field.ErrorList, want ...string) {
 	t.Helper()
 	var got []string
@@ -75,7 +75,7 @@ func TestBindings(t *testing.T) {
 		"another group":    {role, rbacv1.Subject{Kind: "Group", Name: "g"}, []string{`subjects[0].apiGroup: Unsupported value: ""`}},
 		"account of group": {role, rbacv1.Subject{Kind: "ServiceAccount", Name: "a", APIGroup: "x"}, []string{`subjects[0].apiGroup: Unsupported value: "x"`}},
 		"odd account":      {role, rbacv1.Subject{Kind: "ServiceAccount", Name: "A b"}, []string{`subjects[0].name: Invalid value: "A b"`}},
-		"nobody":           {role, rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName}, []string{"subjects[0].name: Required"}},
+		"no name":          {role, rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName}, []string{"subjects[0].name: Required"}},
 		"a robot":          {role, rbacv1.Subject{Kind: "Robot", Name: "r"}, []string{`subjects[0].kind: Unsupported value: "Robot": supported values: "ServiceAccount", "User", "Group"`}},
 		"no role":          {rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role"}, rbacv1.Subject{Kind: "ServiceAccount", Name: "a"}, []string{"roleRef.name: Required"}},
 		"a pod":            {rbacv1.RoleRef{Kind: "Pod", Name: "a/b"}, rbacv1.Subject{Kind: "ServiceAccount", Name: "a"}, []string{`roleRef.apiGroup: Unsupported value: ""`, `roleRef.kind: Unsupported value: "Pod"`, `roleRef.name: Invalid value: "a/b": may not contain '/'`}},

@@ -43,7 +43,7 @@ func validateRules(c *check.Checker, rules []rbacv1.PolicyRule, namespaced bool)
 	}
 }
 
-// validateRule wants verbs, and either resources or URLs.
+// validateRule requires verbs, and either resources or URLs.
 func validateRule(c *check.Checker, rule rbacv1.PolicyRule, namespaced bool, path *field.Path) {
 	if len(rule.Verbs) == 0 {
 		c.Declared().Required(path.Child("verbs"), "verbs must contain at least one value")
@@ -76,8 +76,8 @@ func validateClusterRoleBinding(_ context.Context, c *check.Checker, b *rbacv1.C
 	validateSubjects(c, b.Subjects, false)
 }
 
-// A binding's role never changes: who may edit subjects must not be able to
-// give another role.
+// A binding's role is immutable: permission to edit subjects must not suffice to grant another
+// role.
 func validateRoleBindingUpdate(ctx context.Context, c *check.Checker, b, old *rbacv1.RoleBinding) {
 	validateRoleBinding(ctx, c, b)
 	c.Add(check.Run(func(c *check.Checker) { sameRoleRef(c, b.RoleRef, old.RoleRef) }).MarkAlpha()...)

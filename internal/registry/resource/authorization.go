@@ -25,8 +25,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// admins are those who may use devices that others have: whoever may write claims
-// in a namespace with the label for it (KEP-5018).
+// admins restricts access to devices in use to namespaces with the admin-access label (KEP-5018).
 type admins struct{ namespaces corev1client.NamespacesGetter }
 
 // mayRequest checks the first request for such access, of a claim or a template.
@@ -74,14 +73,14 @@ func (a admins) check(ctx context.Context, c *check.Checker, name string, path *
 	}
 }
 
-// writers are those who may write a claim's status, each a part of it: to update
+// writers checks permissions for the parts of a claim's status: permission to update
 // resourceclaims/status is not enough (KEP-4381, granular status authorization).
 type writers struct {
 	authorizer authorizer.UnconditionalAuthorizer
 }
 
-// mayBind: who allocates and reserves (the scheduler) may update
-// resourceclaims/binding, everywhere.
+// mayBind requires permission to update resourceclaims/binding in all namespaces, which the
+// scheduler has, for changes of allocation and reservations.
 func (w writers) mayBind(ctx context.Context, c *check.Checker, status, old *resourcev1.ResourceClaimStatus) {
 	if equality.Semantic.DeepEqual(status.Allocation, old.Allocation) && equality.Semantic.DeepEqual(status.ReservedFor, old.ReservedFor) {
 		return
@@ -97,9 +96,8 @@ func (w writers) mayBind(ctx context.Context, c *check.Checker, status, old *res
 	}
 }
 
-// mayReport: who writes how a driver's devices do may do so for that driver; a
-// service account whose token is bound to the node of the claim may be allowed less
-// than others.
+// mayReport requires permission for the driver whose device status changes. A service account whose
+// token is bound to the claim's node needs less.
 func (w writers) mayReport(ctx context.Context, c *check.Checker, status, old *resourcev1.ResourceClaimStatus) {
 	drivers := changedDrivers(status.Devices, old.Devices)
 	if status.Allocation == nil || len(drivers) == 0 {
@@ -126,7 +124,7 @@ func unknownRequest(c *check.Checker, path *field.Path, err error) {
 	c.Add(field.InternalError(path, fmt.Errorf("cannot build authorizer attributes: %w", err)))
 }
 
-// changedDrivers are those whose devices were added, changed or removed.
+// changedDrivers returns the drivers whose devices were added, changed or removed.
 func changedDrivers(devices, old []resourcev1.AllocatedDeviceStatus) sets.Set[string] {
 	before := map[deviceID]*resourcev1.AllocatedDeviceStatus{}
 	for i := range old {
@@ -174,7 +172,7 @@ func nodeOfCaller(caller user.Info) string {
 	return nodes[0]
 }
 
-// asked is a question about a subresource that nobody serves.
+// asked returns the attributes of a virtual subresource, which exists only for authorization.
 func asked(request authorizer.Attributes, verb, subresource, namespace, name string) authorizer.Attributes {
 	return authorizer.AttributesRecord{
 		User: request.GetUser(), Verb: verb, Namespace: namespace, Name: name,

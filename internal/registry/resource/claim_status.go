@@ -19,7 +19,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/core/nodeselector"
 )
 
-// deviceID says which device is meant, and which share of it.
+// deviceID identifies a device, or a share of one.
 type deviceID struct{ Driver, Pool, Device, ShareID string }
 
 func given(r *resourcev1.DeviceRequestAllocationResult) deviceID {
@@ -78,8 +78,7 @@ func validateConsumer(c *check.Checker, r resourcev1.ResourceClaimConsumerRefere
 	}
 }
 
-// validateReservations: only what was allocated can be reserved, and only as long as
-// the claim is not being deleted.
+// validateReservations allows reservations only of an allocated claim that is not being deleted.
 func validateReservations(c *check.Checker, claim, old *resourcev1.ResourceClaim) {
 	path := statusPath.Child("reservedFor")
 	if len(claim.Status.ReservedFor) == 0 {
@@ -97,8 +96,7 @@ func validateReservations(c *check.Checker, claim, old *resourcev1.ResourceClaim
 	}
 }
 
-// validateAllocation: an allocation is made once. It can be taken back, but not
-// changed.
+// validateAllocation allows an allocation to be set and removed, but not changed.
 func validateAllocation(c *check.Checker, claim, old *resourcev1.ResourceClaim) {
 	path, allocation := statusPath.Child("allocation"), claim.Status.Allocation
 	if allocation == nil {
@@ -147,7 +145,7 @@ func validateSource(c *check.Checker, source resourcev1.AllocationConfigSource, 
 	check.RequiredOneOf(c.Declared(), path, source, sources...)
 }
 
-// validateDeviceStatus checks what a driver says of a device (KEP-4817).
+// validateDeviceStatus checks a device's status as its driver reports it (KEP-4817).
 func validateDeviceStatus(c *check.Checker, d *resourcev1.AllocatedDeviceStatus, allocated sets.Set[deviceID], path *field.Path) {
 	c.DriverName(path.Child("driver"), d.Driver)
 	validatePool(c, d.Pool, path.Child("pool"))

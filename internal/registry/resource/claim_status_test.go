@@ -121,7 +121,7 @@ func TestClaimStatusUpdate(t *testing.T) {
 	}
 }
 
-// TestReturned: what is said of a device goes with it.
+// TestReturned checks that the status of a device is removed with the device.
 func TestReturned(t *testing.T) {
 	devices := func(names ...string) []resourcev1.AllocatedDeviceStatus {
 		var out []resourcev1.AllocatedDeviceStatus
@@ -165,7 +165,7 @@ func TestClaimState(t *testing.T) {
 	}
 }
 
-// TestAdminAccess: only namespaces with the label for it may have it.
+// TestAdminAccess checks that only labelled namespaces get admin access.
 func TestAdminAccess(t *testing.T) {
 	namespace := func(name, value string) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{resourcev1.DRAAdminNamespaceLabelKey: value}}}
@@ -199,8 +199,8 @@ func (r rules) Authorize(_ context.Context, a authorizer.Attributes) (authorizer
 	return authorizer.DecisionNoOpinion, "not listed", errors.New("broken role")
 }
 
-// asking is the context of a status update by somebody; bound names the node that
-// their token is bound to.
+// asking returns the context of a status update by the named user; bound is the node that the
+// user's token is bound to.
 func asking(t *testing.T, name, bound string) context.Context {
 	t.Helper()
 	who := &user.DefaultInfo{Name: name}

@@ -134,8 +134,8 @@ func validateAmount(c *check.Checker, mode resourcev1.DeviceAllocationMode, coun
 	}
 }
 
-// validateConstraint wants an attribute that the devices share, or one in which
-// they differ; the first is looked at if there are both.
+// validateConstraint requires an attribute that devices share or in which they differ. If both are
+// set, it checks the first.
 func validateConstraint(c *check.Checker, constraint *resourcev1.DeviceConstraint, known requests, path *field.Path) {
 	known.validateAll(c, constraint.Requests, path.Child("requests"))
 	switch {

@@ -56,7 +56,7 @@ func eachItem[T any](items []T, do func(*T)) {
 	}
 }
 
-// defaultTimeAdded: a taint without a time was added now.
+// defaultTimeAdded sets a missing time to now.
 func defaultTimeAdded(t *resourcev1.DeviceTaint, c clock.PassiveClock) {
 	if t.TimeAdded == nil {
 		t.TimeAdded = wholeSecond(c)

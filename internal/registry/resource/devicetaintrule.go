@@ -63,8 +63,8 @@ func timeAddedText(r *taintRule) any {
 	return generic.Timed(func(c clock.PassiveClock) string { return generic.Age(c, *added) })
 }
 
-// noteEffectChange: how long a taint is tolerated counts from when it had its
-// effect, unless the client says since when.
+// noteEffectChange sets the time of a changed effect to now, unless the client sets it:
+// tolerationSeconds count from it.
 func noteEffectChange(r, old *taintRule, c clock.PassiveClock) {
 	if old == nil {
 		return

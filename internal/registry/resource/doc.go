@@ -1,19 +1,17 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resource holds the built-in kinds of resource.k8s.io, by which devices
-// are shared out (KEP-4381): drivers tell of devices in ResourceSlices, classes
-// name devices of a kind, claims ask for some, and their status says which were
-// given. DeviceTaintRules keep pods away from devices.
+// Package resource holds the built-in kinds of resource.k8s.io, dynamic resource allocation
+// (KEP-4381): drivers publish devices in ResourceSlices, DeviceClasses select devices of a type,
+// ResourceClaims request some, and their status holds the allocated ones. DeviceTaintRules keep pods
+// away from devices.
 //
-// Which devices are meant, CEL expressions say. Here they are only compiled, when
-// a new one is written; making the compiler costs more than a request, so it is
-// not made before.
+// CEL expressions select devices. This package only compiles them, when an object with a new one is
+// written. It creates the compiler on first use, because that costs more than a request.
 //
-// Fields of features that are alpha in v1.37 are dropped before anything looks at
-// them (alpha.go), and therefore have no rules here. Defaults and declared
-// validations are made as in package core, but for the time that a taint was
-// added, which needs a clock (defaults.go).
+// Fields of features that are alpha in v1.37 are dropped first (alpha.go), and therefore have no
+// rules. Defaults and declared validations are generated as in package core, except the time that a
+// taint was added, which needs a clock (defaults.go).
 //
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:defaulter-gen-input=k8s.io/api/resource/v1

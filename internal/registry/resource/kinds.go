@@ -18,7 +18,7 @@ import (
 type Dependencies struct {
 	// Authorizer decides who may write which part of a claim's status.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Namespaces say whose claims may have the access of an administrator.
+	// Namespaces are looked up for the label that permits admin access.
 	Namespaces corev1client.NamespacesGetter
 	// Clock tells when a taint was added.
 	Clock clock.PassiveClock

@@ -35,7 +35,7 @@ func read[T any](t *testing.T, text string) *T {
 	return obj
 }
 
-// compare wants these errors, in any order, all of them beginning so.
+// compare requires exactly these errors, in any order, by prefix.
 func compare(t *testing.T, errs field.ErrorList, want ...string) {
 	t.Helper()
 	var got []string
@@ -116,7 +116,7 @@ func TestDeviceClass(t *testing.T) {
 	compare(t, checktest.Errors(t.Context(), DeviceClass.Validate, &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "A"}}), `metadata.name: Invalid value: "A"`)
 }
 
-// TestStoredSelectors: what was accepted once is, until it changes.
+// TestStoredSelectors checks that a stored selector is not validated again until it changes.
 func TestStoredSelectors(t *testing.T) {
 	old := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: *read[resourcev1.DeviceClassSpec](t, `
 selectors: [{cel: {expression: "an old way"}}]
@@ -238,7 +238,7 @@ config: [{requests: [A]}]`, []string{
 	}
 }
 
-// TestImmutable: what is asked for never changes, nor what claims are made from.
+// TestImmutable checks that the specs of claims and templates are immutable.
 func TestImmutable(t *testing.T) {
 	claims := resourceClaim(nil, nil).(generic.Kind[*resourcev1.ResourceClaim])
 	old := read[resourcev1.ResourceClaim](t, `{spec: {devices: {requests: [{name: a}]}}}`)
@@ -256,7 +256,7 @@ func TestImmutable(t *testing.T) {
 		"spec.metadata.labels: Invalid value", "spec.metadata.name: Forbidden: cannot be set", "spec: Invalid value")
 }
 
-// TestAlpha: fields of features that are off are as if they had not been sent.
+// TestAlpha checks that fields of disabled features are dropped.
 func TestAlpha(t *testing.T) {
 	claim := read[resourcev1.ResourceClaim](t, `
 spec: {devices: {requests: [{name: a, exactly: {derivedAttributes: [{name: a/b}]}}, {name: b, firstAvailable: [{name: x, derivedAttributes: [{name: a/b}]}]}]}}

@@ -70,8 +70,8 @@ func claimState(c *resourcev1.ResourceClaim) any {
 	return strings.Join(states, ",")
 }
 
-// forgetReturned removes the status of devices that the claim no longer has, so
-// that whoever takes them back need not know of it.
+// forgetReturned removes the status of devices that are no longer allocated, so that clients that
+// deallocate need not do it.
 func forgetReturned(status, old *resourcev1.ResourceClaimStatus) {
 	kept, before := allocatedDevices(status.Allocation), allocatedDevices(old.Allocation)
 	var devices []resourcev1.AllocatedDeviceStatus

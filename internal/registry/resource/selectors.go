@@ -74,8 +74,7 @@ func validateConfiguration(c *check.Checker, configuration *resourcev1.DeviceCon
 	validateJSON(c, configuration.Opaque.Parameters, longest, opaque.Child("parameters"))
 }
 
-// validateJSON wants a JSON object, and says nothing of what is in it, which may
-// be secret.
+// validateJSON requires a JSON object. The error does not quote its content, which may be secret.
 func validateJSON(c *check.Checker, data runtime.RawExtension, longest int, path *field.Path) {
 	const omitted = "<value omitted>"
 	if len(data.Raw) == 0 {

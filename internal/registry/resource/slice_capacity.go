@@ -87,7 +87,7 @@ func validateSharedCapacity(c *check.Checker, capacity resourcev1.DeviceCapacity
 // mostValues is how many values a policy may name.
 const mostValues = 10
 
-// validateValues wants values in order, each once, the default among them.
+// validateValues requires ordered, unique values that include the default.
 func validateValues(c *check.Checker, values []apiresource.Quantity, standard, capacity apiresource.Quantity, path *field.Path) {
 	for i := 1; i < len(values); i++ {
 		if values[i-1].Cmp(values[i]) > 0 {
@@ -108,7 +108,7 @@ func validateValues(c *check.Checker, values []apiresource.Quantity, standard, c
 	}
 }
 
-// amounts are those of a range from which a part of a capacity is asked.
+// amounts are the bounds within which a claim may request a part of a capacity.
 type amounts struct {
 	standard, capacity apiresource.Quantity
 	*resourcev1.CapacityRequestPolicyRange
@@ -125,7 +125,7 @@ func (a amounts) validate(c *check.Checker, path *field.Path) {
 	}
 }
 
-// validateOrder: min <= default <= max <= capacity.
+// validateOrder requires min <= default <= max <= capacity.
 func (a amounts) validateOrder(c *check.Checker, path *field.Path) {
 	atMost := func(name string, value, other apiresource.Quantity, than string) {
 		if value.Cmp(other) > 0 {
@@ -143,7 +143,7 @@ func (a amounts) validateOrder(c *check.Checker, path *field.Path) {
 	}
 }
 
-// each checks all amounts that are there.
+// each checks all amounts that are set.
 func (a amounts) each(c *check.Checker, path *field.Path, validate rule[*apiresource.Quantity]) {
 	for _, amount := range []struct {
 		name  string
@@ -155,8 +155,7 @@ func (a amounts) each(c *check.Checker, path *field.Path, validate rule[*apireso
 	}
 }
 
-// validateWhole wants an amount that fits into 64 bits, for others cannot be
-// divided.
+// validateWhole requires an amount that fits into 64 bits, so that it can be divided.
 func validateWhole(c *check.Checker, q *apiresource.Quantity, path *field.Path) {
 	switch {
 	case q.Sign() < 0:
@@ -166,8 +165,8 @@ func validateWhole(c *check.Checker, q *apiresource.Quantity, path *field.Path) 
 	}
 }
 
-// validateStep: default and max must be steps above min, in whole numbers: what is
-// less than one counts as one (DRAFractionalCapacityRange is off by default).
+// validateStep requires that default and max are whole steps above min. Fractions are rounded up
+// (DRAFractionalCapacityRange is disabled by default).
 func (a amounts) validateStep(c *check.Checker, path *field.Path) {
 	at := path.Child("step")
 	if a.Step.Sign() <= 0 {

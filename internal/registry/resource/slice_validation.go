@@ -67,8 +67,7 @@ func validateCounters(c *check.Checker, counters map[string]resourcev1.Counter, 
 	}
 }
 
-// reach checks the fields that say from which nodes devices can be used. Exactly one
-// of them must be set.
+// reach checks the fields that select the nodes of devices. Exactly one of them must be set.
 type reach struct {
 	*check.Checker
 	chosen []string

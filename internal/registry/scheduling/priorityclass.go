@@ -51,7 +51,7 @@ func Group() generic.Group {
 	}
 }
 
-// PriorityClass is a name for how important pods are.
+// PriorityClass names a priority of pods.
 var PriorityClass = generic.Kind[*schedulingv1.PriorityClass]{
 	Name: "PriorityClass", Plural: "priorityclasses", ShortNames: []string{"pc"}, ClusterScoped: true,
 	New:     func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
@@ -116,7 +116,7 @@ func validatePreemption(c *check.Checker, policy *corev1.PreemptionPolicy) {
 	}
 }
 
-// validatePriorityClassUpdate keeps what pods were admitted with.
+// validatePriorityClassUpdate forbids changes of fields that admission copied to pods.
 func validatePriorityClassUpdate(_ context.Context, c *check.Checker, p, old *schedulingv1.PriorityClass) {
 	if p.Value != old.Value {
 		c.Forbidden(field.NewPath("value"), "may not be changed in an update.")

@@ -111,7 +111,7 @@ func TestClaimPorts(t *testing.T) {
 			t.Errorf("%v: %v, want %v at %d", tc.wanted, err, tc.want, tc.index)
 		}
 	}
-	// What could not be had whole was not taken at all, and a dry run took nothing.
+	// A failed claim and a dry run must have taken no port.
 	if _, err := p.Claim([]int32{30007, 0}, true); err != nil {
 		t.Error(err)
 	}
@@ -135,7 +135,7 @@ func TestClaimPorts(t *testing.T) {
 	}
 }
 
-// All ports are handed out, none twice, whoever asks; then the range is full.
+// TestNoPortTwice checks that concurrent claims get each port once, until the range is full.
 func TestNoPortTwice(t *testing.T) {
 	p := newPorts()
 	var mu sync.Mutex

@@ -74,7 +74,7 @@ func TestRepair(t *testing.T) {
 					t.Errorf("ports (-want +got):\n%s", diff)
 				}
 				if claims(t, client) != len(got)+1 {
-					t.Error("the claim of somebody else is gone")
+					t.Error("another owner's claim was removed")
 				}
 			}
 			if err := r.Start(ctx, tc.settled); err != nil {
@@ -131,7 +131,7 @@ func unheard() Recorders {
 	return Recorders{Addresses: events.NewFakeRecorder(100), Ports: events.NewFakeRecorder(100)}
 }
 
-// TestRepairSaysWhatItFinds: to the owners of Services, by events.
+// TestRepairSaysWhatItFinds checks the events that repair records on Services.
 func TestRepairSaysWhatItFinds(t *testing.T) {
 	cidr := serviceRange("a", "10.1.0.0/24", metav1.ConditionTrue)
 	whole := nodePortService("whole", "10.1.0.1", 30001)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The sizes and bands are those that upstream computes for the same ranges.
+// TestSpans compares sizes and bands with those of upstream for the same ranges.
 func TestSpans(t *testing.T) {
 	for cidr, want := range map[string]struct {
 		first, last  string

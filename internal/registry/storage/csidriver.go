@@ -18,7 +18,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// CSIDriver says what the cluster must know of a driver before it uses it.
+// CSIDriver describes the properties of a driver that the cluster needs to use it.
 var CSIDriver = generic.Kind[*storagev1.CSIDriver]{
 	Name: "CSIDriver", Plural: "csidrivers", ClusterScoped: true,
 	New:                    func() *storagev1.CSIDriver { return &storagev1.CSIDriver{} },
@@ -41,7 +41,7 @@ var CSIDriver = generic.Kind[*storagev1.CSIDriver]{
 
 var csiDriverDoc = storagev1.CSIDriverSpec{}.SwaggerDoc()
 
-// SetDefaults_CSIDriver spells out what a driver does not say of itself.
+// SetDefaults_CSIDriver fills in properties that a driver does not set.
 func SetDefaults_CSIDriver(d *storagev1.CSIDriver) {
 	s := &d.Spec
 	setDefault(&s.AttachRequired, true)
@@ -62,8 +62,8 @@ func setDefault[V any](field **V, value V) {
 	}
 }
 
-// countChanges: a driver's generation grows with changes, but does not begin at 1
-// as those of other kinds.
+// countChanges increments the generation on changes. Unlike other kinds, a CSIDriver does not start
+// at 1.
 func countChanges(_ context.Context, d, old *storagev1.CSIDriver) {
 	if old != nil && !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
 		d.Generation = old.Generation + 1

@@ -83,8 +83,8 @@ func validateTopologyKeys(c *check.Checker, keys []string, driver *field.Path) {
 	}
 }
 
-// validateCSINodeUpdate: drivers come and go; of one that stays, only how many
-// volumes it can hold may change.
+// validateCSINodeUpdate allows drivers to be added and removed. Of an existing driver only the
+// number of volumes may change.
 func validateCSINodeUpdate(ctx context.Context, c *check.Checker, n, old *storagev1.CSINode) {
 	validateCSINode(ctx, c, n)
 	for _, before := range old.Spec.Drivers {

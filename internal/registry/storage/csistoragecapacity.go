@@ -65,8 +65,7 @@ func validateCapacity(c *check.Checker, capacity *storagev1.CSIStorageCapacity, 
 	}
 }
 
-// validateCapacityUpdate: what the driver was asked must not change, its answer
-// may.
+// validateCapacityUpdate allows the capacity to change, but not the topology and class it is for.
 func validateCapacityUpdate(_ context.Context, c *check.Checker, capacity, old *storagev1.CSIStorageCapacity) {
 	var selectors metav1validation.LabelSelectorValidationOptions
 	selectors.AllowInvalidLabelValueInSelector = len(metav1validation.ValidateLabelSelector(old.NodeTopology, selectors, nil)) > 0

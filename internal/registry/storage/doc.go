@@ -1,10 +1,10 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storage holds the built-in kinds of storage.k8s.io: the classes that
-// volumes are made from, and what the drivers (CSI) that make, attach and mount
-// them say of themselves. Defaults and declared validations are made as in
-// package core, whose defaults of a volume it shares.
+// Package storage holds the built-in kinds of storage.k8s.io: the classes that volumes are
+// provisioned from, and descriptions of the CSI drivers that provision, attach and mount them.
+// Defaults and declared validations are generated as in package core, whose defaults of a volume it
+// shares.
 //
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:defaulter-gen-input=k8s.io/api/storage/v1

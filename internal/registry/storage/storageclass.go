@@ -29,7 +29,7 @@ const (
 	olderDefaultAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
 )
 
-// StorageClass says how volumes are made for claims that ask for this class.
+// StorageClass describes how volumes are provisioned for claims that name it.
 var StorageClass = generic.Kind[*storagev1.StorageClass]{
 	Name: "StorageClass", Plural: "storageclasses", ShortNames: []string{"sc"}, ClusterScoped: true,
 	Metadata:       generic.Metadata{ValidateAsNew: true},
@@ -54,8 +54,8 @@ var StorageClass = generic.Kind[*storagev1.StorageClass]{
 
 var storageClassDoc = storagev1.StorageClass{}.SwaggerDoc()
 
-// SetDefaults_StorageClass: volumes are made as soon as they are claimed, and go
-// with their claims.
+// SetDefaults_StorageClass defaults to volumes that are provisioned as soon as they are claimed and
+// deleted with their claims.
 func SetDefaults_StorageClass(c *storagev1.StorageClass) {
 	if c.ReclaimPolicy == nil {
 		c.ReclaimPolicy = new(corev1.PersistentVolumeReclaimDelete)
@@ -124,7 +124,7 @@ func validateStorageClass(_ context.Context, c *check.Checker, class *storagev1.
 	validateTopologies(c, class.AllowedTopologies, field.NewPath("allowedTopologies"))
 }
 
-// validateStorageClassUpdate: what volumes were made from must not change.
+// validateStorageClassUpdate forbids changes of the fields that volumes were provisioned from.
 func validateStorageClassUpdate(ctx context.Context, c *check.Checker, class, old *storagev1.StorageClass) {
 	validateStorageClass(ctx, c, class)
 	c.Declared().Immutable(field.NewPath("parameters"), class.Parameters, old.Parameters)

@@ -20,8 +20,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// VolumeAttachment is the wish to have a volume at a node, and what the driver
-// says about it.
+// VolumeAttachment requests that a volume be attached to a node, and holds the driver's answer.
 var VolumeAttachment = generic.Kind[*storagev1.VolumeAttachment]{
 	Name: "VolumeAttachment", Plural: "volumeattachments", ClusterScoped: true,
 	Metadata:   generic.Metadata{ValidateAsNew: true},

@@ -37,7 +37,7 @@ var localSchemeBuilder = runtime.NewSchemeBuilder()
 // validations.
 var AddToScheme = localSchemeBuilder.AddToScheme
 
-// StorageVersionMigration is one migration, which is done once.
+// StorageVersionMigration requests one rewrite of all objects of a resource.
 var StorageVersionMigration = generic.Kind[*migrationv1.StorageVersionMigration]{
 	Name: "StorageVersionMigration", Plural: "storageversionmigrations", ClusterScoped: true,
 	New:        func() *migrationv1.StorageVersionMigration { return &migrationv1.StorageVersionMigration{} },
@@ -71,7 +71,7 @@ var StorageVersionMigration = generic.Kind[*migrationv1.StorageVersionMigration]
 	},
 }
 
-// progress is the last of the conditions that hold.
+// progress returns the last condition that is true.
 func progress(m *migrationv1.StorageVersionMigration) any {
 	out := "Unknown"
 	for _, condition := range m.Status.Conditions {
@@ -96,7 +96,7 @@ func validateResource(c *check.Checker, r metav1.GroupResource, path *field.Path
 	}
 }
 
-// validateStatus keeps what is final as it is.
+// validateStatus forbids changes of a final state.
 func validateStatus(_ context.Context, c *check.Checker, m, old *migrationv1.StorageVersionMigration) {
 	now, before := &m.Status, &old.Status
 	version, conditions := field.NewPath("status", "resourceVersion"), field.NewPath("status", "conditions")

@@ -8,8 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// behavior and what is in it are the behavior of v2 as annotations have it, with
-// the names of Go fields for keys.
+// behavior is the behavior of v2 in an annotation, whose keys are the names of Go fields.
 type behavior struct {
 	ScaleUp   *rules
 	ScaleDown *rules

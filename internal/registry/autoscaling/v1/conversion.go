@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The annotations that carry what v1 has no fields for.
+// Annotations for fields that v1 does not have.
 const (
 	metricsAnnotation       = "autoscaling.alpha.kubernetes.io/metrics"
 	currentAnnotation       = "autoscaling.alpha.kubernetes.io/current-metrics"
@@ -26,12 +26,11 @@ const (
 
 var carriers = []string{metricsAnnotation, currentAnnotation, conditionsAnnotation, behaviorAnnotation, scaleDownToleranceNoted, scaleUpToleranceNoted}
 
-// defaultUtilization is how many percent of its CPU a pod should use if nothing
-// else is to be measured.
+// defaultUtilization is the default target for CPU, in percent of the requests.
 const defaultUtilization = 80
 
-// DropCarriers removes the annotations that mean nothing in v2. The map may be
-// shared, and is not changed.
+// DropCarriers removes the annotations that have no meaning in v2. It does not change the given map,
+// which may be shared.
 func DropCarriers(annotations map[string]string) map[string]string {
 	out := annotations
 	for _, name := range carriers {
@@ -81,7 +80,7 @@ func addConversions(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// toV2 reads the annotations too. One that cannot be read is as none.
+// toV2 also reads the annotations. It ignores malformed ones.
 func toV2(in *autoscalingv1.HorizontalPodAutoscaler, out *autoscalingv2.HorizontalPodAutoscaler) {
 	*out = autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: in.ObjectMeta,
@@ -114,7 +113,7 @@ func toV2(in *autoscalingv1.HorizontalPodAutoscaler, out *autoscalingv2.Horizont
 	}
 }
 
-// metricsToV2 puts the metric that has a field of its own in v1 behind the others.
+// metricsToV2 appends the metric that has its own field in v1 to the others.
 func metricsToV2(in *autoscalingv1.HorizontalPodAutoscaler) []autoscalingv2.MetricSpec {
 	var others []autoscalingv1.MetricSpec
 	var out []autoscalingv2.MetricSpec
@@ -178,7 +177,7 @@ func fromV2(in *autoscalingv2.HorizontalPodAutoscaler, out *autoscalingv1.Horizo
 	return carry(out, notes)
 }
 
-// carry writes notes into annotations of their own.
+// carry stores each note in its annotation.
 func carry(out *autoscalingv1.HorizontalPodAutoscaler, notes map[string]any) error {
 	if len(notes) == 0 {
 		return nil
@@ -196,7 +195,7 @@ func carry(out *autoscalingv1.HorizontalPodAutoscaler, notes map[string]any) err
 	return nil
 }
 
-// cpuUtilization is what v1 has a field for.
+// cpuUtilization returns the CPU target, which has a field in v1; nil for other metrics.
 func cpuUtilization(metric *autoscalingv2.MetricSpec) *int32 {
 	if r := metric.Resource; metric.Type == autoscalingv2.ResourceMetricSourceType && r != nil && r.Name == corev1.ResourceCPU {
 		return r.Target.AverageUtilization

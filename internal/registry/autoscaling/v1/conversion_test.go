@@ -87,7 +87,7 @@ func TestWhatV1Has(t *testing.T) {
 	}
 }
 
-// TestNothingIsLost: whatever v2 says comes back from v1.
+// TestNothingIsLost checks that conversion to v1 and back preserves every field of v2.
 func TestNothingIsLost(t *testing.T) {
 	scheme, random := newScheme(t), rand.New(rand.NewSource(1))
 	quantity := func() *resource.Quantity { return resource.NewQuantity(random.Int63n(1000)+1, resource.DecimalSI) }

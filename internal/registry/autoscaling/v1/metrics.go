@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// v2 says of each target which type it is; in v1 it follows from which fields are set.
+// v2 names the type of each target; in v1 it follows from the fields that are set.
 
 func metricToV2(in autoscalingv1.MetricSpec) autoscalingv2.MetricSpec {
 	out := autoscalingv2.MetricSpec{Type: autoscalingv2.MetricSourceType(in.Type)}
@@ -46,7 +46,7 @@ func identifier(name string, selector *metav1.LabelSelector) autoscalingv2.Metri
 	return autoscalingv2.MetricIdentifier{Name: name, Selector: selector}
 }
 
-// objectTarget: v1 cannot leave the value out, and 0 beside an average is none.
+// objectTarget treats a value of 0 beside an average as absent, because v1 cannot omit the value.
 func objectTarget(m *autoscalingv1.ObjectMetricSource) autoscalingv2.MetricTarget {
 	if m.AverageValue == nil {
 		return autoscalingv2.MetricTarget{Type: autoscalingv2.ValueMetricType, Value: &m.TargetValue}

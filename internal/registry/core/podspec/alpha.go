@@ -5,9 +5,8 @@ package podspec
 
 import v1 "k8s.io/api/core/v1"
 
-// DropAlphaFields clears what belongs to features that are off in Kubernetes
-// v1.37: a client that sets them anyway finds them gone, as after any unknown
-// field. It belongs to the start of PrepareForCreate and PrepareForUpdate.
+// DropAlphaFields clears fields of features that are disabled in Kubernetes v1.37, as decoding
+// drops unknown fields. PrepareForCreate and PrepareForUpdate call it first.
 func DropAlphaFields(pod *v1.Pod) {
 	DropAlphaSpecFields(&pod.Spec)
 	pod.Status.NodeAllocatableResourceClaimStatuses = nil
@@ -23,7 +22,7 @@ func DropAlphaFields(pod *v1.Pod) {
 	}
 }
 
-// DropAlphaSpecFields is DropAlphaFields for the spec alone, a template's say.
+// DropAlphaSpecFields is DropAlphaFields for a spec without a pod, such as that of a template.
 func DropAlphaSpecFields(spec *v1.PodSpec) {
 	spec.EvictionResponders = nil
 	spec.SchedulingGroup = nil

@@ -20,8 +20,7 @@ import (
 
 // Annotations that v1 gave a meaning before there were fields for it.
 
-// isMirror says whether a node's agent made the pod, to show a static pod that
-// it runs without the API.
+// isMirror reports whether the kubelet made the pod to represent a static pod.
 func isMirror(meta *metav1.ObjectMeta) bool {
 	_, found := meta.Annotations[v1.MirrorPodAnnotationKey]
 	return found
@@ -53,8 +52,8 @@ func validateAnnotatedTolerations(c *check.Checker, value string, path *field.Pa
 	validateTolerations(c, tolerations, path.Child(v1.TolerationsAnnotationKey), undeclared)
 }
 
-// isDeletionCost accepts a decimal number, but none that starts with a plus or
-// with a zero that it could do without.
+// isDeletionCost reports whether value is a 32-bit decimal number without a plus sign or leading
+// zeros.
 func isDeletionCost(value string) bool {
 	_, err := strconv.ParseInt(value, 10, 32)
 	return err == nil && (value == "0" || value[0] != '0' && value[0] != '+')
@@ -101,7 +100,7 @@ func hasContainer(spec *v1.PodSpec, name string) bool {
 	return false
 }
 
-// validateProfilesMatch: an annotation and the field that replaced it say the same.
+// validateProfilesMatch requires that an annotation and the field that replaced it agree.
 func validateProfilesMatch(c *check.Checker, annotations map[string]string, spec *v1.PodSpec, path *field.Path) {
 	podSecurity := spec.SecurityContext
 	if podSecurity != nil {

@@ -14,9 +14,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// Complete turns, in a pod that is about to be created, what depends on the
-// pod's own metadata into plain fields. It belongs to PrepareForCreate, after
-// DropAlphaFields. The warnings are about what it had to read.
+// Complete fills in fields that depend on the pod's own metadata. PrepareForCreate calls it after
+// DropAlphaFields. The warnings concern deprecated annotations.
 func Complete(pod *v1.Pod) (warnings []string) {
 	resolveLabelKeys(pod)
 	return fieldsFromAppArmor(pod)
@@ -99,8 +98,7 @@ func fieldsFromAppArmor(pod *v1.Pod) (warnings []string) {
 	return warnings
 }
 
-// annotatedAppArmor is the profile that an annotation names; nil if it names
-// none, or none that the field could hold.
+// annotatedAppArmor returns the profile that an annotation names; nil if there is no valid one.
 func annotatedAppArmor(annotation string) *v1.AppArmorProfile {
 	switch annotation {
 	case v1.DeprecatedAppArmorBetaProfileNameUnconfined:

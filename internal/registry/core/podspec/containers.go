@@ -31,8 +31,8 @@ func (c *specChecker) containers(path *field.Path) {
 	}
 }
 
-// initContainers run one after the other before the others start, unless they
-// restart always: then they are sidecars (KEP-753) and live like the others.
+// initContainers checks the init containers. Those with restartPolicy Always are sidecars
+// (KEP-753), which have the lifecycle of ordinary containers.
 func (c *specChecker) initContainers(path *field.Path) {
 	names := sets.Set[string]{}
 	for _, container := range c.spec.Containers {
@@ -87,16 +87,15 @@ func (c *specChecker) onlyForSidecars(container *v1.Container, path *field.Path)
 	}
 }
 
-// allowedInEphemeral are the fields that an ephemeral container may set. It is
-// a list of the allowed, so that a field that is added to containers stays
-// refused until someone thought about it.
+// allowedInEphemeral lists the fields that an ephemeral container may set. It names the allowed
+// fields, so that a field that upstream adds to containers stays forbidden until it is reviewed.
 var allowedInEphemeral = sets.New(
 	"Name", "Image", "Command", "Args", "WorkingDir", "EnvFrom", "Env",
 	"VolumeMounts", "VolumeDevices", "TerminationMessagePath", "TerminationMessagePolicy",
 	"ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce", "TTY")
 
-// ephemeralContainers are for debugging: nothing may rely on them, so they have
-// neither ports nor resources, probes or hooks.
+// ephemeralContainers checks containers for debugging. They have no ports, resources, probes or
+// hooks, because nothing may rely on them.
 func (c *specChecker) ephemeralContainers(path *field.Path) {
 	if len(c.spec.EphemeralContainers) == 0 {
 		return
@@ -155,8 +154,8 @@ func validatePullPolicy(c *check.Checker, policy v1.PullPolicy, path *field.Path
 	check.RequiredOneOf(c, path, policy, v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
 }
 
-// validateTrimmedImage is a rule for pods alone: templates may hold a blank image for
-// somebody to fill in.
+// validateTrimmedImage applies to pods only: a template may have a blank image, which admission or
+// a controller fills in.
 func validateTrimmedImage(c *check.Checker, container *v1.Container, path *field.Path) {
 	if strings.TrimSpace(container.Image) != container.Image {
 		c.Invalid(path.Child("image"), container.Image, "must not have leading or trailing whitespace")

@@ -1,23 +1,19 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podspec decides what a Pod, and the template of one, may look like
-// and what of it may change later. It is the validation of Kubernetes v1.37
-// with its default features, on the versioned types, as pure functions.
+// Package podspec checks pods and templates of pods, and changes of them. It is the validation of
+// Kubernetes v1.37 with its default features, on the versioned types, as pure functions.
 //
-// A checker walks a value and collects what is wrong; each of its methods is the
-// rules of one field, and each file holds those of one theme: containers,
-// volumes, security and so on. Types, paths and details of the errors are those
-// that kubectl users and conformance tests know, where they are odd too: a
-// client may match on any of them.
+// Each file holds the rules of one theme: containers, volumes, security and so on. A specChecker
+// holds what the rules of one spec share. Types, paths and details of errors are upstream's, even
+// where they are odd: clients may match on them. Sources of volumes that PersistentVolumes have too
+// are in package volumespec, node selectors in nodeselector, names and amounts of resources in
+// resourcename.
 //
-// Three things hold for every caller:
-//   - Objects were defaulted before (package core), so that "required" also
-//     means "the defaults did not run".
-//   - Fields of features that are off in v1.37 were cleared before
-//     (DropAlphaFields), so that no rule has to speak of them, and a new pod's
-//     selectors were completed from its labels (Complete).
-//   - Rules that k8s.io/api declares itself are generated and run by the strategy.
-//     Errors of ours that such a rule repeats are marked as covered by it, and
-//     the strategy (rest.DeclarativeValidation) reports them once.
+// Callers guarantee that
+//   - objects were defaulted (package core), so that "required" also means that defaults are missing,
+//   - fields of features that are disabled in v1.37 were cleared (DropAlphaFields), so that no rule
+//     covers them, and the selectors of a new pod were completed from its labels (Complete),
+//   - the strategy runs the validation that k8s.io/api declares (rest.DeclarativeValidation). Errors
+//     that it reports too are marked as covered, so that clients see them once.
 package podspec

@@ -80,8 +80,8 @@ func validateFileKeyRef(c *check.Checker, ref *v1.FileKeySelector, path *field.P
 	}
 }
 
-// fileKeyVolumes: a file of variables (KEP-3721) is written by an init container
-// to an emptyDir, the one volume that is nobody else's.
+// fileKeyVolumes requires that files of environment variables (KEP-3721) are in an emptyDir, which
+// only the pod's own containers can write.
 func (c *specChecker) fileKeyVolumes(path *field.Path) {
 	for at, container := range allContainers(c.spec, path) {
 		for i, env := range container.Env {
@@ -137,8 +137,7 @@ func validateEnvFromName(c *check.Checker, name string, path *field.Path) {
 	}
 }
 
-// The fields of a pod that the downward API tells its containers, as
-// environment variables and as files.
+// Fields of a pod that the downward API exposes as environment variables and as files.
 var (
 	envFields = []string{
 		"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
@@ -147,8 +146,8 @@ var (
 	fileFields = []string{
 		"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid",
 	}
-	// otherFields are fields of a pod that selectors know and containers do not
-	// get: naming one is not supported, rather than a mistake.
+	// otherFields are fields of a pod that field selectors know but the downward API does not
+	// expose. A reference to one is "not supported" rather than "invalid".
 	otherFields = []string{"spec.restartPolicy", "spec.schedulerName", "status.phase"}
 )
 
@@ -197,8 +196,8 @@ func subscripted(path string) (name, key string, found bool) {
 	return name, key, found && name != ""
 }
 
-// containerFields are the resources of a container that the downward API tells;
-// those of huge pages come in any size.
+// containerFields are the resources of a container that the downward API exposes. Huge pages of any
+// size come on top.
 var containerFields = []string{
 	"limits.cpu", "limits.ephemeral-storage", "limits.memory",
 	"requests.cpu", "requests.ephemeral-storage", "requests.memory",

@@ -10,7 +10,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// ValidatePodLogOptions checks which part of a container's log is asked for.
+// ValidatePodLogOptions checks the options of a request for a container's log.
 func ValidatePodLogOptions(c *check.Checker, options *v1.PodLogOptions) {
 	const notPositive = "must be greater than 0"
 	if lines := options.TailLines; lines != nil && *lines < 0 {

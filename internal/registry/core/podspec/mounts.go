@@ -28,7 +28,7 @@ func (c *specChecker) volumeMounts(container *v1.Container, path *field.Path) {
 	}
 }
 
-// validateNotDevice: a container has a volume as a directory or as a device, not both.
+// validateNotDevice forbids that a container uses a volume both as a directory and as a device.
 func validateNotDevice(c *check.Checker, mount *v1.VolumeMount, devices []v1.VolumeDevice, path *field.Path) {
 	sameName, samePath := false, false
 	for name, devicePath := range lastPaths(devices, func(d v1.VolumeDevice) (string, string) { return d.Name, d.DevicePath }) {
@@ -43,7 +43,7 @@ func validateNotDevice(c *check.Checker, mount *v1.VolumeMount, devices []v1.Vol
 	}
 }
 
-// lastPaths are the paths by name; of one name's paths the last.
+// lastPaths returns the paths by name. The last path of a name wins.
 func lastPaths[T any](list []T, of func(T) (name, path string)) map[string]string {
 	paths := make(map[string]string, len(list))
 	for _, item := range list {
@@ -99,7 +99,7 @@ func validateRecursiveReadOnly(c *check.Checker, mount *v1.VolumeMount, path *fi
 	}
 }
 
-// volumeDevices are volumes as raw block devices, which only claims can be.
+// volumeDevices checks raw block devices, which only claims can provide.
 func (c *specChecker) volumeDevices(container *v1.Container, path *field.Path) {
 	mounts := lastPaths(container.VolumeMounts, func(m v1.VolumeMount) (string, string) { return m.Name, m.MountPath })
 	mountPaths := sets.Set[string]{}
@@ -133,7 +133,7 @@ func (c *specChecker) volumeDevices(container *v1.Container, path *field.Path) {
 	}
 }
 
-// requireUnique is unique, told as an invalid value.
+// requireUnique reports a repeated value as invalid rather than as a duplicate.
 func requireUnique(c *check.Checker, path *field.Path, seen sets.Set[string], value string) {
 	if seen.Has(value) {
 		c.Invalid(path, value, "must be unique")

@@ -11,8 +11,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// validateOwnPath is localPath for a file that we write, where names that start with
-// two dots are those of the atomic writer.
+// validateOwnPath checks the path of a file that the kubelet writes into a volume. Its atomic
+// writer reserves names that begin with two dots.
 func validateOwnPath(c *check.Checker, fieldPath *field.Path, value string) {
 	c.RelativePath(fieldPath, value)
 	if strings.HasPrefix(value, "..") && !strings.HasPrefix(value, "../") {

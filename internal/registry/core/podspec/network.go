@@ -14,7 +14,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// What the C library's resolver can take, see resolv.conf(5).
+// Limits of the resolver of the C library, see resolv.conf(5).
 const (
 	maxNameservers    = 3
 	maxSearchPaths    = 32

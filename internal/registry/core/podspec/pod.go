@@ -12,7 +12,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// ValidatePodCreate checks a pod that is to be created.
+// ValidatePodCreate checks a new pod.
 func ValidatePodCreate(c *check.Checker, pod *v1.Pod) {
 	path := field.NewPath("spec")
 	validatePod(c, pod)
@@ -34,7 +34,7 @@ func validatePod(c *check.Checker, pod *v1.Pod) {
 	validatePodOnly(c, &pod.Spec, specPath)
 }
 
-// validatePodOnly are rules that templates, for history's sake, need not keep.
+// validatePodOnly checks rules that apply to pods but, for compatibility, not to templates.
 func validatePodOnly(c *check.Checker, spec *v1.PodSpec, path *field.Path) {
 	if spec.ServiceAccountName == "" {
 		forbidTokens(c, spec.Volumes, path.Child("volumes"))
@@ -50,7 +50,7 @@ func validatePodOnly(c *check.Checker, spec *v1.PodSpec, path *field.Path) {
 	}
 }
 
-// forbidTokens: without a service account there is nobody to have a token of.
+// forbidTokens forbids projected tokens in a pod without a service account.
 func forbidTokens(c *check.Checker, volumes []v1.Volume, path *field.Path) {
 	for i, volume := range volumes {
 		if volume.Projected == nil {
@@ -101,8 +101,8 @@ func ValidatePodTemplate(c *check.Checker, template *v1.PodTemplate) {
 	ValidatePodTemplateSpec(c, &template.Template, field.NewPath("template"))
 }
 
-// ValidatePodTemplateUpdate checks the object of kind PodTemplate; all of the
-// template may change.
+// ValidatePodTemplateUpdate checks an update of an object of kind PodTemplate. The whole template
+// may change.
 func ValidatePodTemplateUpdate(c *check.Checker, template, old *v1.PodTemplate) {
 	validateMetadataUpdate(c, &template.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
 	ValidatePodTemplateSpec(c, &template.Template, field.NewPath("template"))

@@ -155,7 +155,7 @@ func TestPod(t *testing.T) {
 				`spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared`,
 			},
 		},
-		"a token of nobody": {
+		"token without service account": {
 			change: func(pod *v1.Pod) {
 				pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount = "", ""
 				withVolume(v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{

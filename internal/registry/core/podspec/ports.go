@@ -37,7 +37,7 @@ func validatePorts(c *check.Checker, ports []v1.ContainerPort, path *field.Path)
 	}
 }
 
-// validateHostPorts reports the ports that another container, one in taken, has.
+// validateHostPorts reports host ports in taken, and adds the others to it.
 func validateHostPorts(c *check.Checker, ports []v1.ContainerPort, path *field.Path, taken sets.Set[string]) {
 	for i := range ports {
 		port := &ports[i]
@@ -49,8 +49,8 @@ func validateHostPorts(c *check.Checker, ports []v1.ContainerPort, path *field.P
 	}
 }
 
-// hostNetworkPorts: on the host's network a port is what the container listens
-// on. A template may leave it open; the pod's defaults fill it in.
+// hostNetworkPorts requires that host ports equal container ports on the host's network. A template
+// may omit host ports; the defaults of pods fill them in.
 func (c *specChecker) hostNetworkPorts(path *field.Path) {
 	if !c.spec.HostNetwork {
 		return

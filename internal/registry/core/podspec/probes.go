@@ -26,8 +26,8 @@ func (c *specChecker) probes(container *v1.Container, path *field.Path) {
 	validateKillingProbe(c.Checker, container.StartupProbe, path.Child("startupProbe"))
 }
 
-// validateKillingProbe checks a probe whose failure kills the container: one success
-// is enough to let it live.
+// validateKillingProbe checks a probe whose failure restarts the container. It must succeed after
+// one success.
 func validateKillingProbe(c *check.Checker, probe *v1.Probe, path *field.Path) {
 	if probe == nil {
 		return
@@ -66,7 +66,7 @@ func (c *specChecker) hook(hook *v1.LifecycleHandler, path *field.Path) {
 		c.spec.TerminationGracePeriodSeconds, path)
 }
 
-// handler is what probes and hooks can do: exactly one of these.
+// handler is the action of a probe or hook: exactly one of its fields is set.
 type handler struct {
 	exec      *v1.ExecAction
 	httpGet   *v1.HTTPGetAction
@@ -117,8 +117,8 @@ func validateHTTPGet(c *check.Checker, get *v1.HTTPGetAction, path *field.Path) 
 	}
 }
 
-// validateSleep must end before the pod's grace period does. Without one, which is
-// reported elsewhere, there is nothing to compare with.
+// validateSleep requires that a sleep ends within the pod's grace period, if there is one. A
+// missing grace period is reported elsewhere.
 func validateSleep(c *check.Checker, sleep *v1.SleepAction, gracePeriod *int64, path *field.Path) {
 	if gracePeriod != nil && (sleep.Seconds < 0 || sleep.Seconds > *gracePeriod) {
 		c.Invalid(path, sleep.Seconds, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", *gracePeriod))

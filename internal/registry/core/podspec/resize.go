@@ -14,9 +14,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// ValidatePodResize checks an update that changes the resources of a running
-// pod in place (KEP-1287): CPU and memory may change, but neither may come or
-// go, nor may the pod's quality of service change.
+// ValidatePodResize checks an in-place change of a running pod's resources (KEP-1287). CPU and
+// memory may change, but may not be added or removed, and the QoS class must stay.
 func ValidatePodResize(c *check.Checker, pod, old *v1.Pod) {
 	switch {
 	case isMirror(&old.ObjectMeta):
@@ -72,8 +71,8 @@ func validateResize(c *check.Checker, pod, old *v1.Pod, rest *v1.PodSpec, path *
 	}
 }
 
-// nodeResizes says whether the pod's node can resize: then it reports the
-// resources of what runs. While nothing runs, there is no telling.
+// nodeResizes reports whether the pod's node supports resizing: then it reports the resources of
+// running containers. If no container runs, nodeResizes assumes that it does.
 func nodeResizes(pod *v1.Pod) bool {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.State.Running != nil {
@@ -102,8 +101,8 @@ func validateSameContainers(c *check.Checker, now, old []v1.Container, list stri
 	return same
 }
 
-// validateContainerResize undoes the change of a container's CPU and memory, and says
-// whether that was all.
+// validateContainerResize undoes the change of a container's CPU and memory, and reports whether
+// the container had no other change.
 func validateContainerResize(c *check.Checker, container, old *v1.Container, path *field.Path) bool {
 	at := path.Child("resources")
 	if isRemoved(container.Resources.Requests, old.Resources.Requests) {
@@ -116,7 +115,7 @@ func validateContainerResize(c *check.Checker, container, old *v1.Container, pat
 	return equality.Semantic.DeepEqual(container, old)
 }
 
-// validatePodResize is containerResize for the pod as a whole.
+// validatePodResize is validateContainerResize for the resources of the pod.
 func validatePodResize(c *check.Checker, rest, old *v1.PodSpec, path *field.Path) {
 	at := path.Child("resources")
 	before := old.Resources

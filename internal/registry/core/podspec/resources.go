@@ -19,14 +19,14 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/core/resourcename"
 )
 
-// ValidateResourceRequirements checks what a container asks for; claims are the
-// names in spec.resourceClaims that it may refer to.
+// ValidateResourceRequirements checks the resources of a container. claims are the names in
+// spec.resourceClaims.
 func ValidateResourceRequirements(c *check.Checker, requirements *v1.ResourceRequirements, claims sets.Set[string], path *field.Path) {
 	validateRequirements(c, requirements, resourcename.ValidateForContainer, path)
 	validateClaimRefs(c, requirements.Claims, claims, path.Child("claims"))
 }
 
-// nameRule checks which resources may be asked for.
+// nameRule checks whether a resource of that name may be requested.
 type nameRule func(c *check.Checker, name v1.ResourceName, path *field.Path)
 
 func validateRequirements(c *check.Checker, requirements *v1.ResourceRequirements, rule nameRule, path *field.Path) {
@@ -52,8 +52,8 @@ func validateAmounts(c *check.Checker, list v1.ResourceList, rule nameRule, path
 	}
 }
 
-// validateWithinLimit: a request is at most the limit, and just the limit where more
-// cannot be promised than there is.
+// validateWithinLimit requires that a request is at most the limit, and equal to the limit if the
+// resource cannot be overcommitted.
 func validateWithinLimit(c *check.Checker, name v1.ResourceName, requirements *v1.ResourceRequirements, path *field.Path) {
 	request := requirements.Requests[name]
 	limit, limited := requirements.Limits[name]
@@ -69,7 +69,7 @@ func validateWithinLimit(c *check.Checker, name v1.ResourceName, requirements *v
 	}
 }
 
-// names are sorted, so that errors come in the same order each time.
+// names returns the names in order, so that errors have a stable order.
 func names(list v1.ResourceList) []v1.ResourceName {
 	return slices.Sorted(maps.Keys(list))
 }
@@ -82,7 +82,7 @@ func isMultipleOfPage(name v1.ResourceName, quantity resource.Quantity) bool {
 	return quantity.Value()%size.Value() == 0
 }
 
-// validateClaimRefs checks the claims that a container uses, whole or one request each.
+// validateClaimRefs checks the claims that a container uses: a whole claim, or a request of one.
 func validateClaimRefs(c *check.Checker, refs []v1.ResourceClaim, claims sets.Set[string], path *field.Path) {
 	used := sets.Set[string]{}
 	for i, ref := range refs {
@@ -103,8 +103,8 @@ func validateClaimRefs(c *check.Checker, refs []v1.ResourceClaim, claims sets.Se
 	}
 }
 
-// validateClaimUse reports what is used twice: a request of a claim, also as a part of
-// the whole claim.
+// validateClaimUse reports a claim or request that is used twice. A request also counts as a part
+// of the whole claim.
 func validateClaimUse(c *check.Checker, ref v1.ResourceClaim, used sets.Set[string], path *field.Path) {
 	if used.Has(ref.Name) {
 		c.Duplicate(path, ref.Name)
@@ -127,7 +127,7 @@ func validateClaimUse(c *check.Checker, ref v1.ResourceClaim, used sets.Set[stri
 	used.Insert(key)
 }
 
-// podResources checks spec.resources, those of the pod as a whole (KEP-2837).
+// podResources checks spec.resources, the resources of the whole pod (KEP-2837).
 func (c *specChecker) podResources(path *field.Path) {
 	resources, at := c.spec.Resources, path.Child("resources")
 	if resources == nil {
@@ -151,8 +151,8 @@ func validatePodResourceName(c *check.Checker, name v1.ResourceName, path *field
 	}
 }
 
-// containersFit: the containers together request no more than the pod does,
-// and none of them has a higher limit.
+// containersFit requires that the requests of all containers fit into those of the pod, and that no
+// container has a higher limit than the pod.
 func (c *specChecker) containersFit(resources *v1.ResourceRequirements, path *field.Path) {
 	pod := &v1.Pod{Spec: *c.spec}
 	together := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})

@@ -23,7 +23,7 @@ func ValidateTolerations(c *check.Checker, tolerations []v1.Toleration, path *fi
 	validateTolerations(c, tolerations, path, declared)
 }
 
-// Whether a generated validation covers the same field, and may report it too.
+// Whether a declarative validation covers the same field.
 const (
 	declared   = true
 	undeclared = false
@@ -146,9 +146,9 @@ func validatePodTerm(c *check.Checker, term *v1.PodAffinityTerm, path *field.Pat
 	c.LabelName(path.Child("topologyKey"), term.TopologyKey)
 }
 
-// validateMatchLabelKeys checks the labels whose values are taken from the incoming pod
-// (KEP-3633). On creation they become requirements of the selector; a second
-// one of the same key came from the user.
+// validateMatchLabelKeys checks labels whose values are taken from the incoming pod (KEP-3633). On
+// creation they become requirements of the selector; any further requirement with the same key came
+// from the client.
 func validateMatchLabelKeys(c *check.Checker, match, mismatch []string, selector *metav1.LabelSelector, path *field.Path) {
 	validateLabelKeys(c, match, selector, path.Child("matchLabelKeys"))
 	validateLabelKeys(c, mismatch, selector, path.Child("mismatchLabelKeys"))
@@ -206,7 +206,8 @@ func validateTopologySpread(c *check.Checker, constraints []v1.TopologySpreadCon
 	}
 }
 
-// validateSpreadOnce: the topology and what to do without it identify a constraint.
+// validateSpreadOnce forbids two constraints with the same topology key and whenUnsatisfiable,
+// which identify a constraint.
 func validateSpreadOnce(c *check.Checker, constraint *v1.TopologySpreadConstraint, others []v1.TopologySpreadConstraint, path *field.Path) {
 	for _, other := range others {
 		if constraint.TopologyKey == other.TopologyKey && constraint.WhenUnsatisfiable == other.WhenUnsatisfiable {

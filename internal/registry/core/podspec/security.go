@@ -41,8 +41,8 @@ func (c *specChecker) podSecurity(path *field.Path) {
 
 const maxSysctlLength = 253
 
-// sysctlName is the name of a kernel parameter, see sysctl.d(5): parts between
-// dots or slashes.
+// sysctlName matches names of kernel parameters, see sysctl.d(5): segments separated by dots or
+// slashes.
 var sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
 func (c *specChecker) sysctls(sysctls []v1.Sysctl, path *field.Path) {
@@ -62,8 +62,7 @@ func (c *specChecker) sysctls(sysctls []v1.Sysctl, path *field.Path) {
 	}
 }
 
-// hostSysctl: a parameter of a namespace that the pod shares with the host is
-// the host's.
+// hostSysctl forbids parameters of kernel namespaces that the pod shares with the host.
 func (c *specChecker) hostSysctl(name string, path *field.Path) {
 	switch namespace, _, _ := sysctl.GetNamespace(name); {
 	case c.spec.HostNetwork && namespace == sysctl.NetNamespace:
@@ -91,7 +90,8 @@ func (c *specChecker) containerSecurity(security *v1.SecurityContext, path *fiel
 	validateAppArmor(c.Checker, security.AppArmorProfile, path.Child("appArmorProfile"))
 }
 
-// validatePrivilegeEscalation cannot be ruled out for whoever has all privileges.
+// validatePrivilegeEscalation forbids allowPrivilegeEscalation=false for containers that have all
+// privileges anyway.
 func validatePrivilegeEscalation(c *check.Checker, security *v1.SecurityContext, path *field.Path) {
 	if security.AllowPrivilegeEscalation == nil || *security.AllowPrivilegeEscalation {
 		return
@@ -113,8 +113,8 @@ func usesHostUsers(spec *v1.PodSpec) bool {
 	return spec.HostUsers == nil || *spec.HostUsers
 }
 
-// hostUsers: a pod with a user namespace of its own (KEP-127) shares no other
-// namespace with the host, and has no devices, which cannot be mapped.
+// hostUsers forbids that a pod with its own user namespace (KEP-127) shares other namespaces with
+// the host, or uses devices, whose owners cannot be mapped.
 func (c *specChecker) hostUsers(path *field.Path) {
 	const detail = "when `hostUsers` is false"
 	if usesHostUsers(c.spec) {

@@ -18,14 +18,13 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// specChecker checks one pod spec. It carries what the rules of one field must
-// know of the others.
+// specChecker checks one pod spec. It holds the state that rules of different fields share.
 type specChecker struct {
 	*check.Checker
 	spec *v1.PodSpec
-	// meta is the pod's; nil in a template, whose pods have no names yet.
+	// meta is the pod's metadata; nil for a template, whose pods have no names yet.
 	meta *metav1.ObjectMeta
-	// volumes are those that can be mounted, by name: the valid ones.
+	// volumes holds the valid volumes by name.
 	volumes map[string]*v1.VolumeSource
 	// claims are the names of spec.resourceClaims.
 	claims sets.Set[string]
@@ -79,7 +78,7 @@ func (c *specChecker) podSpec(path *field.Path) {
 	c.fileKeyVolumes(path)
 }
 
-// references checks what names other objects, and a few numbers.
+// references checks fields that name other objects, and a few numbers.
 func (c *specChecker) references(path *field.Path) {
 	spec := c.spec
 	if spec.ServiceAccountName != "" {
@@ -107,7 +106,7 @@ func (c *specChecker) references(path *field.Path) {
 	}
 }
 
-// allContainers walks the containers of all three lists, with their paths.
+// allContainers iterates over the containers of all three lists and their paths.
 func allContainers(spec *v1.PodSpec, path *field.Path) iter.Seq2[*field.Path, *v1.Container] {
 	return func(yield func(*field.Path, *v1.Container) bool) {
 		for i := range spec.InitContainers {
@@ -128,8 +127,7 @@ func allContainers(spec *v1.PodSpec, path *field.Path) iter.Seq2[*field.Path, *v
 	}
 }
 
-// asContainer sees an ephemeral container as the container it mostly is: the
-// two types have the same fields.
+// asContainer converts an ephemeral container to a container, which has the same fields.
 func asContainer(ephemeral *v1.EphemeralContainer) *v1.Container {
 	return (*v1.Container)(&ephemeral.EphemeralContainerCommon)
 }

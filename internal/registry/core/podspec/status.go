@@ -18,8 +18,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// ValidatePodStatusUpdate checks what a node, or the scheduler, says about a
-// pod; the spec is the old one's.
+// ValidatePodStatusUpdate checks a status that the kubelet or the scheduler writes. The spec is the
+// old one.
 func ValidatePodStatusUpdate(c *check.Checker, pod, old *v1.Pod) {
 	metaPath, path := field.NewPath("metadata"), field.NewPath("status")
 	validateMetadataUpdate(c, &pod.ObjectMeta, &old.ObjectMeta, metaPath)
@@ -69,7 +69,7 @@ func validateNodeNames(c *check.Checker, pod, old *v1.Pod, path *field.Path) {
 	}
 }
 
-// validateRestarts: a container that ended for good does not run again.
+// validateRestarts forbids that a container that terminated and may not restart runs again.
 func validateRestarts(c *check.Checker, now, old *v1.PodStatus, spec *v1.PodSpec, path *field.Path) {
 	forbidRestarts(c, now.EphemeralContainerStatuses, old.EphemeralContainerStatuses, path.Child("ephemeralContainerStatuses"),
 		func(string, int32) bool { return false })
@@ -106,7 +106,7 @@ func forbidRestarts(c *check.Checker, now, old []v1.ContainerStatus, path *field
 	}
 }
 
-// anyRestartsAll says whether some container's end may restart all of the pod.
+// anyRestartsAll reports whether the exit of some container may restart the whole pod.
 func anyRestartsAll(spec *v1.PodSpec) bool {
 	restartsAll := func(container v1.Container) bool {
 		return slices.ContainsFunc(container.RestartPolicyRules, func(rule v1.ContainerRestartRule) bool {
@@ -116,8 +116,8 @@ func anyRestartsAll(spec *v1.PodSpec) bool {
 	return slices.ContainsFunc(spec.InitContainers, restartsAll) || slices.ContainsFunc(spec.Containers, restartsAll)
 }
 
-// restartsAfter says whether a container that ended with the code is started
-// again: its rules decide, then its own policy, then the pod's.
+// restartsAfter reports whether a container restarts after the exit code, by its rules, its own
+// policy or the pod's policy, in this order.
 func restartsAfter(container *v1.Container, ofPod v1.RestartPolicy, exitCode int32) bool {
 	policy := string(ofPod)
 	if own := container.RestartPolicy; own != nil {
@@ -185,7 +185,8 @@ func validateHostIPs(c *check.Checker, status, old *v1.PodStatus, path *field.Pa
 	validateIPPair(c, ips, known, status.HostIPs, path)
 }
 
-// validateIPPair checks addresses: one, or one of each family. Known ones may stay.
+// validateIPPair checks one address, or one of each family. Addresses in known are not checked
+// again.
 func validateIPPair(c *check.Checker, ips, known []string, value any, path *field.Path) {
 	for i, ip := range ips {
 		c.IP(path.Index(i), ip, known)
@@ -220,8 +221,8 @@ func validateContainerUsers(c *check.Checker, pod *v1.Pod, path *field.Path) {
 	}
 }
 
-// validateLinuxUser checks the user that a container runs as. The runtime reports it,
-// so it may be any that the kernel knows.
+// validateLinuxUser checks the user that a container runs as. The runtime reports it, so any user
+// that the kernel knows is valid.
 func validateLinuxUser(c *check.Checker, user *v1.LinuxContainerUser, os *v1.PodOS, path *field.Path) {
 	switch {
 	case os == nil, os.Name == v1.Linux:
@@ -254,8 +255,8 @@ func validateClaimStatuses(c *check.Checker, pod *v1.Pod, path *field.Path) {
 	}
 }
 
-// validateExtendedClaim checks the claim that stands for the extended resources which
-// containers request (KEP-5004).
+// validateExtendedClaim checks the claim that was made for the extended resources of containers
+// (KEP-5004).
 func validateExtendedClaim(c *check.Checker, pod *v1.Pod, path *field.Path) {
 	status := pod.Status.ExtendedResourceClaimStatus
 	if status == nil {
@@ -302,8 +303,8 @@ func requests(container *v1.Container, name string) bool {
 	return found
 }
 
-// validateDeviceHealth checks what a node says about the devices of its containers
-// (KEP-4680). Statuses of unknown containers are let through.
+// validateDeviceHealth checks the health of a container's devices (KEP-4680). It ignores statuses
+// of unknown containers.
 func validateDeviceHealth(c *check.Checker, statuses []v1.ContainerStatus, containers []v1.Container, pod *v1.PodStatus, path *field.Path) {
 	for i, status := range statuses {
 		index := slices.IndexFunc(containers, func(container v1.Container) bool { return container.Name == status.Name })
@@ -334,8 +335,8 @@ func validateHealthMessage(c *check.Checker, message *string, path *field.Path) 
 	}
 }
 
-// validateAllocatedName checks that the container asked for the resource: by name, or
-// as claim:<claim>[/<request>].
+// validateAllocatedName requires that the container requested the resource, by name or as
+// claim:<claim>[/<request>].
 func validateAllocatedName(c *check.Checker, name v1.ResourceName, container *v1.Container, extended *v1.PodExtendedResourceClaimStatus, path *field.Path) {
 	ref, isClaim := strings.CutPrefix(string(name), "claim:")
 	if !isClaim {

@@ -19,13 +19,13 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// updatable is what of a pod's spec may change, as users are told. While a pod
-// is gated, its choice of nodes may also get narrower (KEP-3838).
+// updatable lists the mutable fields of a pod's spec for error messages. While a pod is gated, its
+// node selection may also become narrower (KEP-3838).
 const updatable = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`," +
 	"`spec.tolerations` (only additions to existing tolerations)," +
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 
-// ValidatePodUpdate checks what a user makes of an existing pod.
+// ValidatePodUpdate checks an update of the pod itself.
 func ValidatePodUpdate(c *check.Checker, pod, old *v1.Pod) {
 	validateChangedPod(c, pod, old)
 	validateSpecUpdate(c, &pod.Spec, &old.Spec, field.NewPath("spec"))
@@ -56,7 +56,7 @@ func validateSpecUpdate(c *check.Checker, spec, old *v1.PodSpec, path *field.Pat
 	validateTolerationUpdate(c, spec.Tolerations, old.Tolerations, path.Child("tolerations"))
 	validateGateUpdate(c, spec.SchedulingGates, old.SchedulingGates, path.Child("schedulingGates"))
 
-	// With the changes undone that are allowed, nothing may differ any more.
+	// Undo the allowed changes; any remaining difference is an error.
 	rest := spec.DeepCopy()
 	for i := range rest.Containers {
 		rest.Containers[i].Image = old.Containers[i].Image
@@ -81,8 +81,8 @@ func validateSpecUpdate(c *check.Checker, spec, old *v1.PodSpec, path *field.Pat
 func isNegative(seconds *int64) bool { return seconds != nil && *seconds < 0 }
 func isOne(seconds *int64) bool      { return seconds != nil && *seconds == 1 }
 
-// validateDeadlineUpdate: a deadline may be set, and come nearer. It returns whether
-// the rest of the spec is worth looking at.
+// validateDeadlineUpdate allows a deadline to be set and shortened. It reports whether the rest of
+// the spec should be checked.
 func validateDeadlineUpdate(c *check.Checker, seconds, old *int64, path *field.Path) bool {
 	switch {
 	case seconds == nil && old != nil:
@@ -98,7 +98,7 @@ func validateDeadlineUpdate(c *check.Checker, seconds, old *int64, path *field.P
 	return true
 }
 
-// validateTolerationUpdate: tolerations may be added, and their times change.
+// validateTolerationUpdate allows new tolerations and changes of tolerationSeconds.
 func validateTolerationUpdate(c *check.Checker, tolerations, old []v1.Toleration, path *field.Path) {
 	for _, o := range old {
 		kept := slices.ContainsFunc(tolerations, func(t v1.Toleration) bool {
@@ -111,7 +111,7 @@ func validateTolerationUpdate(c *check.Checker, tolerations, old []v1.Toleration
 	}
 }
 
-// validateGateUpdate: gates may go. One that is new is told of once, at its last place.
+// validateGateUpdate allows gates to be removed. It reports a new gate once, at its last index.
 func validateGateUpdate(c *check.Checker, gates, old []v1.PodSchedulingGate, path *field.Path) {
 	for i, gate := range gates {
 		if !slices.Contains(old, gate) && !slices.Contains(gates[i+1:], gate) {
@@ -120,7 +120,8 @@ func validateGateUpdate(c *check.Checker, gates, old []v1.PodSchedulingGate, pat
 	}
 }
 
-// validateGatedUpdate checks how the choice of nodes changes, and undoes the change.
+// validateGatedUpdate checks changes of node selection while the pod is gated, and undoes them in
+// rest.
 func validateGatedUpdate(c *check.Checker, rest, old *v1.PodSpec, path *field.Path) {
 	for key, value := range old.NodeSelector {
 		if now, found := rest.NodeSelector[key]; !found || now != value {
@@ -151,8 +152,8 @@ func nodeAffinityOf(spec *v1.PodSpec) *v1.NodeAffinity {
 	return spec.Affinity.NodeAffinity
 }
 
-// validateNodeAffinityUpdate: terms are alternatives, so each may get narrower, but
-// there may not be more or fewer of them. Preferences are free.
+// validateNodeAffinityUpdate allows each term, which is an alternative, to become narrower, but not
+// more or fewer terms. Preferences may change freely.
 func validateNodeAffinityUpdate(c *check.Checker, affinity, old *v1.NodeAffinity, path *field.Path) {
 	terms, oldTerms := requiredTermsOf(affinity), requiredTermsOf(old)
 	if len(oldTerms) == 0 {
@@ -176,8 +177,8 @@ func requiredTermsOf(affinity *v1.NodeAffinity) []v1.NodeSelectorTerm {
 	return affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 }
 
-// isNarrower says whether a term only got more requirements. An empty term
-// matches no node, so anything would widen it.
+// isNarrower reports whether a term differs from old only by further requirements. An empty term
+// matches no node, so requirements would widen it.
 func isNarrower(term, old *v1.NodeSelectorTerm) bool {
 	if len(old.MatchExpressions)+len(old.MatchFields) == 0 {
 		return len(term.MatchExpressions)+len(term.MatchFields) == 0
@@ -213,8 +214,8 @@ func validateAnnotationUpdate(c *check.Checker, annotations, old map[string]stri
 	}
 }
 
-// ValidatePodEphemeralContainersUpdate checks an update that adds ephemeral
-// containers; those that are there stay as they are.
+// ValidatePodEphemeralContainersUpdate checks an update that adds ephemeral containers. Existing
+// ones are immutable.
 func ValidatePodEphemeralContainersUpdate(c *check.Checker, pod, old *v1.Pod) {
 	if isMirror(&old.ObjectMeta) {
 		c.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")

@@ -33,8 +33,8 @@ func (c *specChecker) allVolumes(path *field.Path) {
 	}
 }
 
-// notOwnClaim: a claim that is made for one of the pod's ephemeral volumes is
-// not another volume's to use.
+// notOwnClaim forbids a reference to the claim that will be created for one of the pod's ephemeral
+// volumes.
 func (c *specChecker) notOwnClaim(volume *v1.Volume, path *field.Path) {
 	if volume.PersistentVolumeClaim == nil || c.meta == nil || c.meta.Name == "" {
 		return
@@ -48,7 +48,7 @@ func (c *specChecker) notOwnClaim(volume *v1.Volume, path *field.Path) {
 	}
 }
 
-// volumeTypes are all sources, in the order in which the first one counts.
+// volumeTypes lists all sources. If several are set, the first in this order counts.
 var volumeTypes = []volumespec.Source[v1.VolumeSource]{
 	volumespec.SourceOf("emptyDir", func(s *v1.VolumeSource) *v1.EmptyDirVolumeSource { return s.EmptyDir }, validateEmptyDir),
 	volumespec.SourceOf("hostPath", func(s *v1.VolumeSource) *v1.HostPathVolumeSource { return s.HostPath }, volumespec.ValidateHostPath),
@@ -83,7 +83,7 @@ var volumeTypes = []volumespec.Source[v1.VolumeSource]{
 	volumespec.SourceOf("image", func(s *v1.VolumeSource) *v1.ImageVolumeSource { return s.Image }, validateImage),
 }
 
-// volume checks that a volume has one source, and a good one.
+// volume requires exactly one valid source.
 func (c *specChecker) volume(volume *v1.Volume, path *field.Path) {
 	if volumespec.OneSource(c.Checker, volumeTypes, &volume.VolumeSource, path) == "ephemeral" {
 		c.ephemeralName(volume, path)
@@ -93,7 +93,7 @@ func (c *specChecker) volume(volume *v1.Volume, path *field.Path) {
 	}
 }
 
-// ephemeralName checks the name of the claim that will be made for the volume.
+// ephemeralName checks the name of the claim that will be created for the volume.
 func (c *specChecker) ephemeralName(volume *v1.Volume, path *field.Path) {
 	if c.meta == nil || c.meta.Name == "" || volume.Name == "" {
 		return
@@ -104,7 +104,7 @@ func (c *specChecker) ephemeralName(volume *v1.Volume, path *field.Path) {
 	}
 }
 
-// The volumes of the node itself.
+// Volumes of the node itself.
 
 func validateEmptyDir(c *check.Checker, dir *v1.EmptyDirVolumeSource, path *field.Path) {
 	if dir.SizeLimit != nil && dir.SizeLimit.Sign() < 0 {
@@ -117,7 +117,7 @@ func validateImage(c *check.Checker, image *v1.ImageVolumeSource, path *field.Pa
 	validatePullPolicy(c, image.PullPolicy, path.Child("pullPolicy"))
 }
 
-// The volumes of files that the API holds.
+// Volumes of files from API objects.
 
 func validateSecret(c *check.Checker, secret *v1.SecretVolumeSource, path *field.Path) {
 	c.NonEmpty(path.Child("secretName"), secret.SecretName)
@@ -160,7 +160,7 @@ func validateDownwardFile(c *check.Checker, file *v1.DownwardAPIVolumeFile, path
 	case ref == nil:
 		c.Required(path, "one of fieldRef and resourceFieldRef is required")
 	case ref.ContainerName == "":
-		// A volume belongs to no container, so it must say whose resources.
+		// A volume belongs to no container, so it must name the container of the resources.
 		c.Required(path.Child("resourceFieldRef", "containerName"), "")
 		validateDivisor(c, ref, path.Child("resourceFieldRef", "divisor"))
 	default:

@@ -21,7 +21,7 @@ type projection struct {
 	*check.Checker
 	// path is the volume's, where conflicts between its sources are reported.
 	path *field.Path
-	// files are the paths that a source takes.
+	// files holds the paths that sources have taken.
 	files sets.Set[string]
 }
 
@@ -67,7 +67,7 @@ func (p projection) source(source *v1.VolumeProjection, path *field.Path) {
 	}
 }
 
-// take reports a file that another source takes; the error shows value.
+// take reports a path that another source has taken; the error shows value.
 func (p projection) take(file, value string) {
 	if p.files.Has(file) {
 		p.Invalid(p.path, value, "conflicting duplicate paths")
@@ -75,7 +75,7 @@ func (p projection) take(file, value string) {
 	p.files.Insert(file)
 }
 
-// takeNamed is take for a file whose missing name was reported already.
+// takeNamed is take for a path whose absence is reported elsewhere.
 func (p projection) takeNamed(file, value string) {
 	if file != "" {
 		p.take(file, value)
@@ -131,7 +131,7 @@ func (p projection) trustBundle(bundle *v1.ClusterTrustBundleProjection, path *f
 	p.take(bundle.Path, bundle.Path)
 }
 
-// How long the certificate of a pod may live at most (KEP-4317).
+// Limits of the lifetime of a pod's certificate (KEP-4317).
 const (
 	minCertificateSeconds        = 60 * 60
 	maxCertificateSeconds        = 91 * 24 * 60 * 60
@@ -174,8 +174,8 @@ func (p projection) certificate(certificate *v1.PodCertificateProjection, path *
 	}
 }
 
-// userAnnotations are what a pod tells its signer: keys with a domain, whatever
-// their case.
+// userAnnotations checks the annotations that a pod passes to its signer. Their keys need a domain,
+// and may have any case.
 func (p projection) userAnnotations(annotations map[string]string, path *field.Path) {
 	for key := range annotations {
 		p.Add(validation.IsDomainPrefixedKey(path, strings.ToLower(key))...)

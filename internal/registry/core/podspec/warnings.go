@@ -18,7 +18,7 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// Warnings tells what is allowed in a pod but hardly meant.
+// Warnings returns warnings about valid fields of a pod that are probably mistakes.
 func Warnings(pod *v1.Pod) []string {
 	w := warner{spec: &pod.Spec, annotations: pod.Annotations}
 	w.all(nil)
@@ -92,8 +92,7 @@ var deprecatedNodeLabels = map[string]string{
 	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
 }
 
-// NodeLabelWarning says what is to be used instead of an old label of nodes; it
-// is empty for all others.
+// NodeLabelWarning returns the replacement of a deprecated node label; empty for other labels.
 func NodeLabelWarning(key string) string { return deprecatedNodeLabels[key] }
 
 func (w *warner) nodeLabels(path *field.Path) {
@@ -143,7 +142,7 @@ func (w *warner) spread(path *field.Path) {
 	}
 }
 
-// selectors warns of terms that match no pod: nil does, unlike an empty one.
+// selectors warns about terms with a nil selector, which matches no pod; an empty one matches all.
 func (w *warner) selectors(path *field.Path) {
 	if w.spec.Affinity == nil {
 		return
@@ -197,7 +196,7 @@ func (w *warner) volume(volume *v1.Volume, path *field.Path) {
 	}
 }
 
-// duplicates warns of entries that hide each other: both lists have a key.
+// duplicates warns about entries with the same key, of which one hides the other.
 func (w *warner) duplicates(path *field.Path) {
 	ips, secrets := map[string]bool{}, map[string]bool{}
 	for i, alias := range w.spec.HostAliases {
@@ -237,7 +236,7 @@ func (w *warner) container(container *v1.Container, path, annotations *field.Pat
 	w.env(container.Env, path.Child("env"))
 }
 
-// oldAppArmor warns of the annotation, unless it only repeats the pod's field.
+// oldAppArmor warns about the annotation, unless it repeats the pod's field.
 func (w *warner) oldAppArmor(key string, path *field.Path) {
 	value, found := w.annotations[key]
 	if !found {
@@ -264,8 +263,8 @@ func (w *warner) fraction(list v1.ResourceList, name v1.ResourceName, path *fiel
 
 func isWhole(quantity resource.Quantity) bool { return quantity.MilliValue()%1000 == 0 }
 
-// env warns of a variable that hides an earlier one, rather than extend it:
-// PATH=$(PATH):/opt/bin.
+// env warns about a variable that hides an earlier one instead of extending it, as
+// PATH=$(PATH):/opt/bin does.
 func (w *warner) env(vars []v1.EnvVar, path *field.Path) {
 	seen := map[string]bool{}
 	for i, env := range vars {
@@ -278,8 +277,7 @@ func (w *warner) env(vars []v1.EnvVar, path *field.Path) {
 	}
 }
 
-// ports warns of ports that two containers share, and of names that only the
-// first of them gets.
+// ports warns about ports that two containers share, and about names that only the first port gets.
 func (w *warner) ports(path *field.Path) {
 	type entry struct {
 		path *field.Path

@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// file is a path that a volume will hold, and what it comes from.
+// file is a path in a volume and its source.
 type file struct {
 	path, source string
 }
@@ -22,7 +22,7 @@ func (f file) String() string {
 	return fmt.Sprintf("%q (%s)", f.path, f.source)
 }
 
-// overlaps says whether one of the files is the other, or lies below it.
+// overlaps reports whether the files are equal or one is below the other.
 func (f file) overlaps(other file) bool {
 	if f.path == "" || other.path == "" {
 		return false
@@ -31,8 +31,8 @@ func (f file) overlaps(other file) bool {
 	return strings.HasPrefix(a, b) || strings.HasPrefix(b, a)
 }
 
-// overlappingFiles warns of volumes in which one file hides another, or takes
-// the place of a directory.
+// overlappingFiles warns about volumes in which one file hides another or takes the place of a
+// directory.
 func (w *warner) overlappingFiles() {
 	for i := range w.spec.Volumes {
 		volume := &w.spec.Volumes[i]

@@ -18,7 +18,7 @@ func isWindows(spec *v1.PodSpec) bool {
 	return spec.OS != nil && spec.OS.Name == v1.Windows
 }
 
-// os checks spec.os, and that nothing is set that is another system's.
+// os checks spec.os, and forbids fields of other operating systems.
 func (c *specChecker) os(path *field.Path) {
 	if c.spec.OS == nil {
 		return

@@ -17,19 +17,19 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// IsNative says whether Kubernetes itself defines the resource.
+// IsNative reports whether Kubernetes defines the resource.
 func IsNative(name v1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
 }
 
-// isExtended says whether the resource is somebody's own, such as a device, and
-// its name can be put in a quota.
+// isExtended reports whether the resource is an extended resource, such as a device, whose name
+// also fits into a quota.
 func isExtended(name v1.ResourceName) bool {
 	return !IsNative(name) && !strings.HasPrefix(string(name), v1.DefaultResourceRequestsPrefix) &&
 		len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
 
-// isInteger says whether the resource is counted in whole things.
+// isInteger reports whether the resource has only whole amounts.
 func isInteger(name v1.ResourceName) bool {
 	switch name {
 	case v1.ResourcePods, v1.ResourceQuotas, v1.ResourceServices, v1.ResourceReplicationControllers, v1.ResourceSecrets,
@@ -39,8 +39,7 @@ func isInteger(name v1.ResourceName) bool {
 	return isExtended(name)
 }
 
-// quotaResources are the names without a domain that v1 gives a meaning, in a
-// container's resources or elsewhere.
+// quotaResources are the names without a domain that v1 defines, for containers or for quotas.
 var quotaResources = sets.New(
 	v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, v1.ResourceStorage,
 	v1.ResourceRequestsCPU, v1.ResourceRequestsMemory, v1.ResourceRequestsEphemeralStorage, v1.ResourceRequestsStorage,
@@ -48,8 +47,7 @@ var quotaResources = sets.New(
 	v1.ResourcePods, v1.ResourceQuotas, v1.ResourceServices, v1.ResourceReplicationControllers, v1.ResourceSecrets,
 	v1.ResourceConfigMaps, v1.ResourcePersistentVolumeClaims, v1.ResourceServicesNodePorts, v1.ResourceServicesLoadBalancers)
 
-// IsQuota says whether a name without a domain means something in a
-// quota.
+// IsQuota reports whether a quota can limit a resource whose name has no domain.
 func IsQuota(name v1.ResourceName) bool {
 	return name != v1.ResourceStorage && isStandard(name)
 }
@@ -58,7 +56,7 @@ func isStandard(name v1.ResourceName) bool {
 	return quotaResources.Has(name) || IsHugePages(name) || strings.HasPrefix(string(name), v1.ResourceRequestsHugePagesPrefix)
 }
 
-// Overcommits says whether more of a resource may be promised than there is.
+// Overcommits reports whether nodes may promise more of the resource than they have.
 func Overcommits(name v1.ResourceName) bool { return IsNative(name) && !IsHugePages(name) }
 
 func IsCPUOrMemory(name v1.ResourceName) bool {
@@ -69,7 +67,7 @@ func IsHugePages(name v1.ResourceName) bool {
 	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 }
 
-// Validate checks a name of any resource, and says whether it is one.
+// Validate checks the name of any resource, and reports whether it is valid.
 func Validate(c *check.Checker, name v1.ResourceName, path *field.Path) bool {
 	if problems := validation.IsQualifiedName(string(name)); len(problems) > 0 {
 		c.Invalid(path, name, problems...)
@@ -82,7 +80,7 @@ func Validate(c *check.Checker, name v1.ResourceName, path *field.Path) bool {
 	return true
 }
 
-// ValidateForContainer checks the name of a resource that a container has.
+// ValidateForContainer checks the name of a container's resource.
 func ValidateForContainer(c *check.Checker, name v1.ResourceName, path *field.Path) {
 	Validate(c, name, path)
 	switch {
@@ -95,7 +93,7 @@ func ValidateForContainer(c *check.Checker, name v1.ResourceName, path *field.Pa
 	}
 }
 
-// ValidateForQuota checks the name of what a quota counts.
+// ValidateForQuota checks the name of a resource in a ResourceQuota.
 func ValidateForQuota(c *check.Checker, name v1.ResourceName, path *field.Path) {
 	Validate(c, name, path)
 	if !strings.Contains(string(name), "/") && !IsQuota(name) {
@@ -103,8 +101,8 @@ func ValidateForQuota(c *check.Checker, name v1.ResourceName, path *field.Path) 
 	}
 }
 
-// ValidateForLimitRange checks the name of what a LimitRange limits, of
-// containers and pods or of anything else.
+// ValidateForLimitRange checks the name of a resource in a LimitRange, of containers and pods or of
+// other objects.
 func ValidateForLimitRange(c *check.Checker, name v1.ResourceName, ofContainers bool, path *field.Path) {
 	if ofContainers {
 		ValidateForContainer(c, name, path)
@@ -113,7 +111,7 @@ func ValidateForLimitRange(c *check.Checker, name v1.ResourceName, ofContainers 
 	}
 }
 
-// ValidateQuantity checks an amount of one resource.
+// ValidateQuantity checks an amount of the named resource.
 func ValidateQuantity(c *check.Checker, name v1.ResourceName, quantity resource.Quantity, path *field.Path) {
 	if quantity.Sign() < 0 {
 		c.Invalid(path, quantity.String(), "must be greater than or equal to 0")
@@ -123,7 +121,7 @@ func ValidateQuantity(c *check.Checker, name v1.ResourceName, quantity resource.
 	}
 }
 
-// ValidateAmount checks an amount of anything.
+// ValidateAmount checks an amount of any resource.
 func ValidateAmount(c *check.Checker, quantity resource.Quantity, path *field.Path) {
 	if quantity.Value() < 0 {
 		c.Invalid(path, quantity.Value(), "must be a valid resource quantity")

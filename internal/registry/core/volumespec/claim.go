@@ -15,7 +15,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/core/resourcename"
 )
 
-// ValidateTemplateMeta checks the metadata of the template of a claim.
+// ValidateTemplateMeta checks the metadata of a template of claims, which may set only labels and
+// annotations.
 func ValidateTemplateMeta(c *check.Checker, meta *metav1.ObjectMeta, path *field.Path) {
 	c.Add(apivalidation.ValidateAnnotations(meta.Annotations, path.Child("annotations"))...)
 	c.Labels(path.Child("labels"), meta.Labels)
@@ -24,15 +25,14 @@ func ValidateTemplateMeta(c *check.Checker, meta *metav1.ObjectMeta, path *field
 
 var allowedInTemplateMeta = sets.New("Annotations", "Labels")
 
-// ValidatePersistentVolumeClaimSpecUpdate checks a changed spec. A claim that
-// has named an API group before may go on to name any.
+// ValidatePersistentVolumeClaimSpecUpdate checks a changed spec. If the old one names an API group,
+// the new one may name any.
 func ValidatePersistentVolumeClaimSpecUpdate(c *check.Checker, spec, old *v1.PersistentVolumeClaimSpec, path *field.Path) {
 	anyGroup := old.DataSource != nil && old.DataSource.APIGroup != nil || old.DataSourceRef != nil && old.DataSourceRef.APIGroup != nil
 	validateClaimSpec(c, spec, anyGroup, path)
 }
 
-// ValidatePersistentVolumeClaimSpec checks the spec of a claim, or of the
-// template of one.
+// ValidatePersistentVolumeClaimSpec checks the spec of a claim or of a template of claims.
 func ValidatePersistentVolumeClaimSpec(c *check.Checker, spec *v1.PersistentVolumeClaimSpec, path *field.Path) {
 	validateClaimSpec(c, spec, false, path)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// The volumes of storage systems elsewhere. Most of these have no driver in the
-// tree any more; they are checked all the same, for they are part of v1.
+// Volumes of external storage systems. Most have no in-tree driver any more, but they are still
+// part of v1.
 
 func validateSecretRef(c *check.Checker, ref *v1.LocalObjectReference, path *field.Path) {
 	if ref != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/core/resourcename"
 )
 
-// ValidatePersistentVolumeSpec checks the spec of a volume of that name.
+// ValidatePersistentVolumeSpec checks the spec of the volume with the given name.
 func ValidatePersistentVolumeSpec(c *check.Checker, spec *v1.PersistentVolumeSpec, name string, path *field.Path) {
 	validateCapacity(c, spec.Capacity, path.Child("capacity"))
 	if spec.PersistentVolumeReclaimPolicy != "" {
@@ -33,8 +33,8 @@ func ValidatePersistentVolumeSpec(c *check.Checker, spec *v1.PersistentVolumeSpe
 	validateAttributesClass(c, spec, path)
 }
 
-// ValidateInlineVolumeSpec checks a volume that is described where it is
-// attached, without being an object of its own: it belongs to no claim.
+// ValidateInlineVolumeSpec checks a volume that a VolumeAttachment describes inline. It has no
+// claim.
 func ValidateInlineVolumeSpec(c *check.Checker, spec *v1.PersistentVolumeSpec, path *field.Path) {
 	const inline = "may not be specified in the context of inline volumes"
 	if spec.ClaimRef != nil {
@@ -61,7 +61,7 @@ func ValidateInlineVolumeSpec(c *check.Checker, spec *v1.PersistentVolumeSpec, p
 	validatePersistentVolume(c, spec, "", path)
 }
 
-// validatePersistentVolume is what holds for all volumes.
+// validatePersistentVolume checks the rules of all volumes, inline or not.
 func validatePersistentVolume(c *check.Checker, spec *v1.PersistentVolumeSpec, name string, fieldPath *field.Path) {
 	modes := fieldPath.Child("accessModes")
 	if len(spec.AccessModes) == 0 {
@@ -79,7 +79,8 @@ func validatePersistentVolume(c *check.Checker, spec *v1.PersistentVolumeSpec, n
 	}
 }
 
-// validateAttributesClass (KEP-3751) is a matter of CSI drivers.
+// validateAttributesClass checks the VolumeAttributesClass (KEP-3751), which only CSI drivers
+// support.
 func validateAttributesClass(c *check.Checker, spec *v1.PersistentVolumeSpec, path *field.Path) {
 	class := spec.VolumeAttributesClassName
 	if class == nil {
@@ -96,7 +97,7 @@ func validateAttributesClass(c *check.Checker, spec *v1.PersistentVolumeSpec, pa
 	}
 }
 
-// validateCapacity is an amount of storage, and of nothing else.
+// validateCapacity requires an amount of storage and nothing else.
 func validateCapacity(c *check.Checker, capacity v1.ResourceList, path *field.Path) {
 	if len(capacity) == 0 {
 		c.Required(path, "")
@@ -123,7 +124,7 @@ func validateVolumeAffinity(c *check.Checker, affinity *v1.VolumeNodeAffinity, p
 	}
 }
 
-// persistentTypes are all sources, in the order in which the first one counts.
+// persistentTypes lists all sources. If several are set, the first in this order counts.
 var persistentTypes = []Source[v1.PersistentVolumeSource]{
 	SourceOf("hostPath", func(s *v1.PersistentVolumeSource) *v1.HostPathVolumeSource { return s.HostPath }, ValidateHostPath),
 	SourceOf("gcePersistentDisk", func(s *v1.PersistentVolumeSource) *v1.GCEPersistentDiskVolumeSource { return s.GCEPersistentDisk }, ValidateGCEDisk).Under("persistentDisk"),

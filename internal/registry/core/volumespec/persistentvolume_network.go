@@ -11,8 +11,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// The sources that a PersistentVolume describes otherwise than a pod's volume:
-// a volume has no namespace, so it must say where its secrets are.
+// Sources that differ from those of pods: a PersistentVolume has no namespace, so it names the
+// namespaces of its secrets.
 
 func validateSecretIn(c *check.Checker, name, namespace string, path *field.Path) {
 	c.AllNonEmpty(path.Child("secretRef"), "name", name, "namespace", namespace)

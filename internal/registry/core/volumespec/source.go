@@ -13,13 +13,13 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// Source is one of the sources that a volume can have; S is the struct of
-// which one field is set: of a pod's volume, or of a PersistentVolume.
+// Source is one type of source. S is the struct in which one source is set: v1.VolumeSource or
+// v1.PersistentVolumeSource.
 type Source[S any] struct {
 	name string
-	// path is what errors inside the source are reported under.
+	// path is the path of errors inside the source.
 	path string
-	// beside says that the source is let stand beside one before it.
+	// beside permits the source in addition to an earlier one.
 	beside bool
 	isSet  func(*S) bool
 	rule   func(*check.Checker, *S, *field.Path)
@@ -39,7 +39,7 @@ func (t Source[S]) Under(path string) Source[S] {
 	return t
 }
 
-// OneSource checks that one source is set, and a good one. It returns its name.
+// OneSource requires exactly one valid source, and returns its name.
 func OneSource[S any](c *check.Checker, types []Source[S], source *S, path *field.Path) string {
 	found := ""
 	for i := range types {
