@@ -126,7 +126,6 @@ func validateDaemonSetSpec(c *check.Checker, spec *appsv1.DaemonSetSpec, options
 func validateDaemonSetStrategy(c *check.Checker, strategy *appsv1.DaemonSetUpdateStrategy, path *field.Path) {
 	switch strategy.Type {
 	case appsv1.OnDeleteDaemonSetStrategyType:
-		return
 	case appsv1.RollingUpdateDaemonSetStrategyType:
 		rolling := path.Child("rollingUpdate")
 		if strategy.RollingUpdate == nil {
@@ -134,10 +133,10 @@ func validateDaemonSetStrategy(c *check.Checker, strategy *appsv1.DaemonSetUpdat
 			return
 		}
 		validateDaemonSetRolling(c, strategy.RollingUpdate, rolling)
-		return
+	default:
+		c.Add(field.NotSupported(path, *strategy, []appsv1.DaemonSetUpdateStrategyType{
+			appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}))
 	}
-	c.Add(field.NotSupported(path, *strategy, []appsv1.DaemonSetUpdateStrategyType{
-		appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}))
 }
 
 // validateDaemonSetRolling: a node's old pod goes before the new one comes, or

@@ -78,17 +78,16 @@ func validateDeploymentStrategy(c *check.Checker, strategy *appsv1.DeploymentStr
 		if strategy.RollingUpdate != nil {
 			c.Forbidden(rolling, "may not be specified when strategy `type` is 'Recreate'")
 		}
-		return
 	case appsv1.RollingUpdateDeploymentStrategyType:
 		if strategy.RollingUpdate == nil {
 			c.Required(rolling, "this should be defaulted and never be nil")
 			return
 		}
 		validateRollingUpdate(c, strategy.RollingUpdate, rolling)
-		return
+	default:
+		c.Add(field.NotSupported(path, *strategy, []appsv1.DeploymentStrategyType{
+			appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType}))
 	}
-	c.Add(field.NotSupported(path, *strategy, []appsv1.DeploymentStrategyType{
-		appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType}))
 }
 
 func validateRollingUpdate(c *check.Checker, rolling *appsv1.RollingUpdateDeployment, path *field.Path) {

@@ -113,12 +113,11 @@ func validateStatefulSetSpec(c *check.Checker, spec *appsv1.StatefulSetSpec, rul
 func validatePodManagement(c *check.Checker, policy appsv1.PodManagementPolicyType, path *field.Path) {
 	switch policy {
 	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
-		return
 	case "":
 		c.Required(path, "")
-		return
+	default:
+		c.Invalid(path, policy, fmt.Sprintf("must be '%s' or '%s'", appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement))
 	}
-	c.Invalid(path, policy, fmt.Sprintf("must be '%s' or '%s'", appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement))
 }
 
 func validateStatefulSetStrategy(c *check.Checker, strategy *appsv1.StatefulSetUpdateStrategy, path *field.Path) {
@@ -126,18 +125,15 @@ func validateStatefulSetStrategy(c *check.Checker, strategy *appsv1.StatefulSetU
 	switch strategy.Type {
 	case appsv1.RollingUpdateStatefulSetStrategyType:
 		validateStatefulSetRolling(c, strategy.RollingUpdate, rolling)
-		return
 	case appsv1.OnDeleteStatefulSetStrategyType:
-		if strategy.RollingUpdate == nil {
-			return
+		if strategy.RollingUpdate != nil {
+			c.Invalid(rolling, strategy.RollingUpdate, fmt.Sprintf("only allowed for updateStrategy '%s'", appsv1.RollingUpdateStatefulSetStrategyType))
 		}
-		c.Invalid(rolling, strategy.RollingUpdate, fmt.Sprintf("only allowed for updateStrategy '%s'", appsv1.RollingUpdateStatefulSetStrategyType))
-		return
 	case "":
 		c.Required(path, "")
-		return
+	default:
+		c.Invalid(path, *strategy, fmt.Sprintf("must be '%s' or '%s'", appsv1.RollingUpdateStatefulSetStrategyType, appsv1.OnDeleteStatefulSetStrategyType))
 	}
-	c.Invalid(path, *strategy, fmt.Sprintf("must be '%s' or '%s'", appsv1.RollingUpdateStatefulSetStrategyType, appsv1.OnDeleteStatefulSetStrategyType))
 }
 
 func validateStatefulSetRolling(c *check.Checker, rolling *appsv1.RollingUpdateStatefulSetStrategy, path *field.Path) {

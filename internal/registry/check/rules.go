@@ -65,6 +65,20 @@ func (c *Checker) DNSSubdomain(path *field.Path, value string) {
 	c.Invalid(path, value, validation.IsDNS1123Subdomain(value)...)
 }
 
+// RequiredDNSLabel is DNSLabel for a field whose absence is an error of its own.
+func (c *Checker) RequiredDNSLabel(path *field.Path, value string) {
+	if c.NonEmpty(path, value) {
+		c.DNSLabel(path, value)
+	}
+}
+
+// RequiredDNSSubdomain is DNSSubdomain for a field whose absence is an error of its own.
+func (c *Checker) RequiredDNSSubdomain(path *field.Path, value string) {
+	if c.NonEmpty(path, value) {
+		c.DNSSubdomain(path, value)
+	}
+}
+
 // QualifiedName requires a name with an optional domain in front: "example.com/name".
 func (c *Checker) QualifiedName(path *field.Path, value string) {
 	c.Invalid(path, value, validation.IsQualifiedName(value)...)

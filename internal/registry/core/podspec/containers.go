@@ -133,9 +133,7 @@ func (c *specChecker) ephemeralContainers(path *field.Path) {
 
 // container checks what containers of all three lists have in common.
 func (c *specChecker) container(container *v1.Container, path *field.Path) {
-	if c.NonEmpty(path.Child("name"), container.Name) {
-		c.DNSLabel(path.Child("name"), container.Name)
-	}
+	c.RequiredDNSLabel(path.Child("name"), container.Name)
 	c.NonEmpty(path.Child("image"), container.Image)
 	check.RequiredOneOf(c, path.Child("terminationMessagePolicy"), container.TerminationMessagePolicy,
 		v1.TerminationMessageReadFile, v1.TerminationMessageFallbackToLogsOnError)

@@ -72,9 +72,7 @@ func validateFileKeyRef(c *check.Checker, ref *v1.FileKeySelector, path *field.P
 	if c.NonEmpty(path.Child("key"), ref.Key) {
 		c.Invalid(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key)...)
 	}
-	if c.NonEmpty(path.Child("volumeName"), ref.VolumeName) {
-		c.DNSLabel(path.Child("volumeName"), ref.VolumeName)
-	}
+	c.RequiredDNSLabel(path.Child("volumeName"), ref.VolumeName)
 	if c.NonEmpty(path.Child("path"), ref.Path) {
 		c.NoBacksteps(path.Child("path"), ref.Path)
 	}

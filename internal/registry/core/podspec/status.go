@@ -282,9 +282,7 @@ func validateExtendedClaim(c *check.Checker, pod *v1.Pod, path *field.Path) {
 		}
 		seen.Insert(mapping)
 	}
-	if c.NonEmpty(path.Child("resourceClaimName"), status.ResourceClaimName) {
-		c.DNSSubdomain(path.Child("resourceClaimName"), status.ResourceClaimName)
-	}
+	c.RequiredDNSSubdomain(path.Child("resourceClaimName"), status.ResourceClaimName)
 }
 
 func containerNamed(spec *v1.PodSpec, name string) *v1.Container {

@@ -19,9 +19,7 @@ func (c *specChecker) allVolumes(path *field.Path) {
 		volume, at := &c.spec.Volumes[i], path.Index(i)
 		valid := c.Passes(func() {
 			c.volume(volume, at)
-			if c.NonEmpty(at.Child("name"), volume.Name) {
-				c.DNSLabel(at.Child("name"), volume.Name)
-			}
+			c.RequiredDNSLabel(at.Child("name"), volume.Name)
 			if c.volumes[volume.Name] != nil {
 				c.Duplicate(at.Child("name"), volume.Name)
 			}

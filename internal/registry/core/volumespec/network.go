@@ -211,9 +211,7 @@ func ValidateStorageOS(c *check.Checker, storageOS *v1.StorageOSVolumeSource, pa
 }
 
 func validateStorageOSNames(c *check.Checker, volume, namespace string, path *field.Path) {
-	if c.NonEmpty(path.Child("volumeName"), volume) {
-		c.DNSLabel(path.Child("volumeName"), volume)
-	}
+	c.RequiredDNSLabel(path.Child("volumeName"), volume)
 	if namespace != "" {
 		c.DNSLabel(path.Child("volumeNamespace"), namespace)
 	}

@@ -104,10 +104,6 @@ func validateCSISecret(c *check.Checker, ref *v1.SecretReference, path *field.Pa
 	if ref == nil {
 		return
 	}
-	if c.NonEmpty(path.Child("name"), ref.Name) {
-		c.DNSSubdomain(path.Child("name"), ref.Name)
-	}
-	if c.NonEmpty(path.Child("namespace"), ref.Namespace) {
-		c.DNSLabel(path.Child("namespace"), ref.Namespace)
-	}
+	c.RequiredDNSSubdomain(path.Child("name"), ref.Name)
+	c.RequiredDNSLabel(path.Child("namespace"), ref.Namespace)
 }
