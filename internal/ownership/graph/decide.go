@@ -222,7 +222,7 @@ func (g *Graph) lookupAction(u *unverifiedOwner) (Action, bool) {
 		Resource:   r.GroupVersionResource,
 		Kind:       r.Kind,
 		Name:       u.name,
-		UID:        g.uids.uid(u.uid),
+		UID:        g.uids.expand(u.uid),
 		unverified: u,
 	}
 	if r.Namespaced {
@@ -289,7 +289,7 @@ func (g *Graph) action(verb Verb, n *node, f func(*Action)) Action {
 		Kind:            n.resource.Kind,
 		Namespace:       n.namespace.Value(),
 		Name:            n.name,
-		UID:             g.uids.uid(n.uid),
+		UID:             g.uids.expand(n.uid),
 		ResourceVersion: n.version,
 		node:            n,
 	}

@@ -27,8 +27,8 @@ type Graph struct {
 	lookups   queue[*unverifiedOwner]
 	reports   queue[Action]
 
-	// unlisted counts the watched resources whose first list is awaited; parked holds
-	// the nodes whose decision waits until there are none.
+	// unlisted counts the watched resources that are not listed yet. parked holds the nodes whose
+	// decision waits until all are listed.
 	unlisted int
 	parked   []*node
 }
@@ -209,8 +209,8 @@ func (g *Graph) ensureNode(id uid) *node {
 	return n
 }
 
-// drop removes n if it is not observed and has no dependents.
-func (g *Graph) drop(n *node) {
+// dropUnused removes n, unless it is observed or has dependents.
+func (g *Graph) dropUnused(n *node) {
 	if n.is(observed) || len(n.dependents) > 0 || g.nodes[n.uid] != n {
 		return
 	}

@@ -269,8 +269,8 @@ func TestUIDs(t *testing.T) {
 		"b948ac56-fac2-4996-ba5a-f38fa6983cf3", "B948AC56-FAC2-4996-BA5A-F38FA6983CF3", "ffffffff-ffff-ffff-ffff-ffffffffffff",
 		"ffffffff-ffff-ffff-0000-000000000001", "x", "b948ac56-fac2-4996-ba5a-f38fa6983cf", "b948ac56-fac2-4996-ba5a-f38fa6983cfg", "b948ac56+fac2-4996-ba5a-f38fa6983cf3",
 	} {
-		u := table.of(id)
-		if got := table.uid(u); got != id || table.of(id) != u {
+		u := table.compact(id)
+		if got := table.expand(u); got != id || table.compact(id) != u {
 			t.Errorf("%s became %s", id, got)
 		}
 		if found, ok := table.find(id); !ok || found != u {
@@ -280,9 +280,9 @@ func TestUIDs(t *testing.T) {
 	if u, ok := table.find("never seen"); ok {
 		t.Errorf("found %x", u)
 	}
-	odd := table.of("x")
+	odd := table.compact("x")
 	table.forget(odd)
-	if table.of("x") == odd {
+	if table.compact("x") == odd {
 		t.Error("a number was given twice")
 	}
 }

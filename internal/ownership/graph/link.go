@@ -20,7 +20,7 @@ func (g *Graph) link(n *node, refs []metav1.OwnerReference, former []edge) {
 	for i := range refs {
 		ref, e := &refs[i], &n.edges[i]
 		*e = edge{
-			owner: g.ensureNode(g.uids.of(ref.UID)),
+			owner: g.ensureNode(g.uids.compact(ref.UID)),
 			kind:  g.ensureKind(kindRef{ref.APIVersion, ref.Kind}),
 			name:  ref.Name,
 			index: -1,
@@ -175,7 +175,7 @@ func (g *Graph) report(n *node, e *edge) {
 	g.reports.push(g.action(Report, n, func(a *Action) {
 		a.Reason = ReasonInvalidNamespace
 		a.Message = fmt.Sprintf("ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
-			e.kind.apiVersion, e.kind.kind, namespace, e.name, g.uids.uid(o.uid), namespace)
+			e.kind.apiVersion, e.kind.kind, namespace, e.name, g.uids.expand(o.uid), namespace)
 	}))
 }
 

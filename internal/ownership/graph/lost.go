@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// noteLost records the references to live owners that n loses when refs replace its owner
-// references. Backup tools remove references, and an object without them is left behind when
-// its owner is deleted.
+// noteLost records the references to live owners that n loses when an update changes its state and
+// replaces its owner references by refs. Call it before the update. Backup tools remove references,
+// and an object without them is left behind when its owner is deleted.
 //
 // A reference is not lost if the object gets a new owner: clients replace owners by more
 // appropriate ones. The collector's own writes lose nothing, because they never remove

@@ -38,7 +38,7 @@ func (g *Graph) observe(r *resource, object metav1.Object) {
 	if object.GetUID() == "" {
 		return
 	}
-	n := g.ensureNode(g.uids.of(object.GetUID()))
+	n := g.ensureNode(g.uids.compact(object.GetUID()))
 	if n.is(tombstone) || n.is(observed) && (n.resource != r || !newer(object.GetResourceVersion(), n.version)) {
 		return
 	}
@@ -150,7 +150,7 @@ func (g *Graph) find(id types.UID) *node {
 func (g *Graph) makeTombstone(n *node) {
 	g.unobserve(n, tombstone)
 	g.enqueueDependents(n)
-	g.drop(n)
+	g.dropUnused(n)
 }
 
 // makeVirtual makes n virtual again, since it is unknown whether it still exists.
@@ -159,7 +159,7 @@ func (g *Graph) makeVirtual(n *node) {
 	g.unobserve(n, 0)
 	g.bindDependents(n)
 	g.enqueueDependents(n)
-	g.drop(n)
+	g.dropUnused(n)
 }
 
 // unobserve ends the observation of n.
@@ -181,7 +181,7 @@ func (g *Graph) requeueOwners(edges []edge) {
 		if owner.isWaiting() || owner.isOrphaning() {
 			g.enqueue(owner)
 		}
-		g.drop(owner)
+		g.dropUnused(owner)
 	}
 }
 
@@ -194,7 +194,7 @@ func (g *Graph) sameEdges(n *node, refs []metav1.OwnerReference) bool {
 		e, ref := &n.edges[i], &refs[i]
 		if e.name != ref.Name || e.kind.kindRef != (kindRef{ref.APIVersion, ref.Kind}) ||
 			e.state&(controllerSet|controllerTrue|blockSet|blockTrue) != edgeStateOf(ref) ||
-			e.owner.uid != g.uids.of(ref.UID) {
+			e.owner.uid != g.uids.compact(ref.UID) {
 			return false
 		}
 	}
@@ -224,7 +224,7 @@ func (g *Graph) ownerReference(e *edge) metav1.OwnerReference {
 		APIVersion: e.kind.apiVersion,
 		Kind:       e.kind.kind,
 		Name:       e.name,
-		UID:        g.uids.uid(e.owner.uid),
+		UID:        g.uids.expand(e.owner.uid),
 	}
 	if e.is(controllerSet) {
 		ref.Controller = new(e.is(controllerTrue))

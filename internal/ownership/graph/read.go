@@ -55,7 +55,7 @@ func (g *Graph) object(n *node) Object {
 		Resource:        n.resource.Resource,
 		Namespace:       n.namespace.Value(),
 		Name:            n.name,
-		UID:             g.uids.uid(n.uid),
+		UID:             g.uids.expand(n.uid),
 		ResourceVersion: n.version,
 		Finalizers:      splitFinalizers(n.finalizers.Value()),
 		Deleting:        n.is(deleting),
@@ -92,7 +92,7 @@ func (g *Graph) Dependents(id types.UID) []types.UID {
 	}
 	ids := make([]types.UID, len(n.dependents))
 	for i, dependent := range n.dependents {
-		ids[i] = g.uids.uid(dependent.uid)
+		ids[i] = g.uids.expand(dependent.uid)
 	}
 	return ids
 }
@@ -191,7 +191,7 @@ func (g *Graph) waits(n *node) []Block {
 	}
 	for _, dependent := range n.dependents {
 		if dependent.blocks(n) {
-			blocks = append(blocks, Block{Dependent: g.uids.uid(dependent.uid)})
+			blocks = append(blocks, Block{Dependent: g.uids.expand(dependent.uid)})
 		}
 	}
 	return blocks

@@ -147,7 +147,7 @@ func (r *Rehearsal) noteFinalizers(a *actor) {
 
 // addOwner copies the owner that e names, unless it is an actor, as an object that cannot change.
 func (r *Rehearsal) addOwner(g *Graph, e *edge) {
-	id := g.uids.uid(e.owner.uid)
+	id := g.uids.expand(e.owner.uid)
 	if n := r.graph.find(id); r.byUID[id] != nil || n == nil || n.isAny(observed|tombstone) || !e.owner.isAny(observed|tombstone) {
 		return
 	}
@@ -334,7 +334,7 @@ func (r *Rehearsal) blocksOf(a *actor) []Block {
 func (r *Rehearsal) ownersLeft(n *node) []Block {
 	var blocks []Block
 	for i := range n.edges {
-		id := r.graph.uids.uid(n.edges[i].owner.uid)
+		id := r.graph.uids.expand(n.edges[i].owner.uid)
 		if a := r.byUID[id]; a != nil && !a.gone {
 			blocks = append(blocks, Block{Owner: id})
 		}

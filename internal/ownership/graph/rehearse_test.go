@@ -253,7 +253,7 @@ func TestOwnersFirst(t *testing.T) {
 		for _, id := range ids {
 			below[id] = map[types.UID]bool{}
 			for _, n := range w.graph.reachable([]types.UID{id}) {
-				below[id][w.graph.uids.uid(n.uid)] = true
+				below[id][w.graph.uids.expand(n.uid)] = true
 			}
 		}
 		sorted := w.graph.OwnersFirst(ids)

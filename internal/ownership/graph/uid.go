@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// uid is a types.UID in 16 bytes. API servers assign random UUIDs, which fit; uidTable assigns
-// numbers to all other strings.
+// uid is the compact form of a types.UID: 16 bytes. API servers assign random UUIDs, which fit;
+// uidTable assigns numbers to all other strings.
 type uid [16]byte
 
 // uidTable maps UIDs that are not canonical UUIDs to numbers. They are few: they come from
@@ -25,8 +25,8 @@ type uidTable struct {
 // oddPrefix marks a numbered UID. Canonical UUIDs with this prefix are numbered too.
 const oddPrefix = ^uint64(0)
 
-// of returns the compact form of id, and numbers id if necessary.
-func (t *uidTable) of(id types.UID) uid {
+// compact returns the compact form of id, and assigns a number to id if it needs one.
+func (t *uidTable) compact(id types.UID) uid {
 	if u, ok := t.find(id); ok {
 		return u
 	}
@@ -38,7 +38,8 @@ func (t *uidTable) of(id types.UID) uid {
 	return numbered(t.last)
 }
 
-// find returns the compact form of id, unless id would have to be numbered first.
+// find returns the compact form of id. It assigns no number: it returns false for an id that needs
+// a number and has none.
 func (t *uidTable) find(id types.UID) (uid, bool) {
 	if u, ok := parseUUID(string(id)); ok && binary.BigEndian.Uint64(u[:8]) != oddPrefix {
 		return u, true
@@ -47,6 +48,7 @@ func (t *uidTable) find(id types.UID) (uid, bool) {
 	return numbered(number), ok
 }
 
+// numbered returns the compact form of the UID with a number.
 func numbered(number uint64) uid {
 	var u uid
 	binary.BigEndian.PutUint64(u[:8], oddPrefix)
@@ -54,8 +56,8 @@ func numbered(number uint64) uid {
 	return u
 }
 
-// uid returns the UID whose compact form is u.
-func (t *uidTable) uid(u uid) types.UID {
+// expand returns the UID whose compact form is u.
+func (t *uidTable) expand(u uid) types.UID {
 	if binary.BigEndian.Uint64(u[:8]) == oddPrefix {
 		return t.strings[binary.BigEndian.Uint64(u[8:])]
 	}
@@ -69,7 +71,7 @@ func (t *uidTable) uid(u uid) types.UID {
 	return types.UID(text[:])
 }
 
-// forget frees the number of u, if it has one.
+// forget removes the number of u, if it has one. No node may use u any more.
 func (t *uidTable) forget(u uid) {
 	if binary.BigEndian.Uint64(u[:8]) != oddPrefix {
 		return

@@ -51,8 +51,8 @@ func (i *item) isOrphaning() bool {
 	return i.DeletionTimestamp != nil && slices.Contains(i.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
-// watchEvent is an event on its way to the graph: the new state of an object, or a complete list
-// at a version.
+// watchEvent is an event that the graph has not received yet: the new state of an object, or a
+// complete list at a version.
 type watchEvent struct {
 	object  item
 	deleted bool
@@ -109,7 +109,7 @@ func (w *world) crash() {
 	}
 }
 
-// list queues a list of a resource for the graph and drops the events on their way.
+// list queues a list of a resource for the graph and drops the events that are not delivered yet.
 func (w *world) list(r Resource) {
 	var objects []metav1.Object
 	for _, o := range w.sorted() {
@@ -184,7 +184,7 @@ func (w *world) delete(o *item, policy metav1.DeletionPropagation) {
 	})
 }
 
-// perform performs an action as an API server would, and checks that the action is correct.
+// perform performs an action as an API server would. It fails the test if the action is wrong.
 func (w *world) perform(a Action) Outcome {
 	k := key{a.Resource.GroupResource(), a.Namespace, a.Name}
 	o, ok := w.objects[k]
@@ -236,7 +236,7 @@ func (w *world) checkWrite(o *item, a Action) {
 			}
 		}
 		if len(a.OwnerReferences)+len(a.Because) != len(o.OwnerReferences) {
-			w.t.Fatalf("references of %v get lost", o.key())
+			w.t.Fatalf("references of %v are lost", o.key())
 		}
 	case RemoveFinalizer:
 		if len(a.Finalizers) != len(o.Finalizers)-1 || !(o.isWaiting() || o.isOrphaning()) {
@@ -296,9 +296,9 @@ func (w *world) resolved(o *item) bool {
 	return true
 }
 
-// stuck returns the waiting objects that must continue to wait: for a blocking dependent that does
-// not wait itself, as ready reports it, or for one that is stuck.
-func (w *world) stuck(ready func(*item) bool) map[*item]bool {
+// stuck returns the waiting objects that must continue to wait. An object must wait if one of its
+// blocking dependents is stuck, or does not wait for its own dependents, as waits reports.
+func (w *world) stuck(waits func(*item) bool) map[*item]bool {
 	blockers := map[*item][]*item{}
 	for _, d := range w.objects {
 		if !w.served[d.resource.GroupResource()] || !d.resource.Watched {
@@ -318,7 +318,7 @@ func (w *world) stuck(ready func(*item) bool) map[*item]bool {
 				continue
 			}
 			for _, b := range blockers[o] {
-				if !ready(b) || stuck[b] {
+				if !waits(b) || stuck[b] {
 					stuck[o], changed = true, true
 				}
 			}
