@@ -139,7 +139,7 @@ func (c *Cluster) newCollector() (*collector.Collector, error) {
 	}
 	return collector.New(collector.Options{
 		Metadata: objects, Discovery: resources, Served: c.server.AwaitServed, Events: events, Clock: c.config.Clock,
-		Others: c.server.Busy, Records: c.backend.Records(),
+		Busy: c.server.Busy, Records: c.backend.Records(),
 	}), nil
 }
 

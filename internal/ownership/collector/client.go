@@ -27,11 +27,11 @@ import (
 // preparations for retries, rate limits and responses took a tenth of the CPU time of a deletion.
 func NewClient(config *rest.Config) (metadata.Interface, error) {
 	config = metadata.ConfigFor(config)
-	library, err := rest.HTTPClientFor(config)
+	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := metadata.NewForConfigAndClient(config, library)
+	objects, err := metadata.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func NewClient(config *rest.Config) (metadata.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client{objects, server, library.Transport}, nil
+	return &client{objects, server, httpClient.Transport}, nil
 }
 
 type client struct {
@@ -63,11 +63,12 @@ type resourceClient struct {
 }
 
 func (c *resourceClient) Namespace(namespace string) metadata.ResourceInterface {
-	in := *c
-	in.ResourceInterface, in.namespace = c.objects.Namespace(namespace), namespace
-	return &in
+	namespaced := *c
+	namespaced.ResourceInterface, namespaced.namespace = c.objects.Namespace(namespace), namespace
+	return &namespaced
 }
 
+// Delete overrides the Delete of ResourceInterface.
 func (c *resourceClient) Delete(ctx context.Context, name string, options metav1.DeleteOptions, subresources ...string) error {
 	body, err := runtime.Encode(deleteOptions, &options)
 	if err != nil {
@@ -95,12 +96,12 @@ func (c *resourceClient) Delete(ctx context.Context, name string, options metav1
 		// An aggregated API server may accept only JSON.
 		return c.ResourceInterface.Delete(ctx, name, options, subresources...)
 	}
-	return c.refusal(name, response)
+	return c.errorFrom(name, response)
 }
 
-// refusal returns the error in a response.
-func (c *resourceClient) refusal(name string, response *http.Response) error {
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
+// errorFrom returns the error that a response contains.
+func (c *resourceClient) errorFrom(name string, response *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxErrorSize))
 	if err != nil {
 		return err
 	}
@@ -111,9 +112,10 @@ func (c *resourceClient) refusal(name string, response *http.Response) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// maxRefusal is the maximum size of an error response.
-const maxRefusal = 1 << 20
+// maxErrorSize limits how much of an error response is read.
+const maxErrorSize = 1 << 20
 
+// url returns the URL of an object, or of a subresource of it.
 func (c *resourceClient) url(name string, subresources []string) *url.URL {
 	path := []string{strings.TrimSuffix(c.client.server.Path, "/"), "api", c.gvr.Version}
 	if c.gvr.Group != "" {

@@ -61,9 +61,9 @@ type Options struct {
 	// Clock times retries and refreshes.
 	Clock clock.WithTicker
 
-	// Others reports whether other clients are making requests, to which the collector
-	// then yields. If it is nil, the collector never yields.
-	Others func() bool
+	// Busy reports whether other clients are making requests, to which the collector then yields.
+	// If it is nil, the collector never yields.
+	Busy func() bool
 
 	// Records stores records of collected objects. It may be nil.
 	Records deletion.Records
@@ -116,8 +116,8 @@ func New(options Options) *Collector {
 	if options.Served == nil {
 		options.Served = func(context.Context) error { return nil }
 	}
-	if options.Others == nil {
-		options.Others = func() bool { return false }
+	if options.Busy == nil {
+		options.Busy = func() bool { return false }
 	}
 	if options.Ignore == nil {
 		options.Ignore = []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}}
@@ -137,7 +137,7 @@ func New(options Options) *Collector {
 		synced:   make(chan struct{}),
 		journal:  journal{full: make(chan struct{}, 1)},
 		// The load of the machine is measured in real time, even under a fake clock.
-		turns: newTurns(clock.RealClock{}, options.Others),
+		turns: newTurns(clock.RealClock{}, options.Busy),
 		rest: workqueue.NewTypedDelayingQueueWithConfig(
 			workqueue.TypedDelayingQueueConfig[types.UID]{Clock: options.Clock}),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](50*time.Millisecond, time.Minute),

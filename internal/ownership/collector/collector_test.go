@@ -170,7 +170,7 @@ func TestNewKind(t *testing.T) {
 	}
 
 	a.create(crds, "", "databases.test.joshua.su")
-	time.Sleep(100 * time.Millisecond) // the collector's discovery runs later
+	time.Sleep(100 * time.Millisecond) // discovery after the CRD's event does not find the kind yet
 	a.serve(databases, true)
 	served := time.Now()
 	postgres := a.create(databases, "default", "postgres")
@@ -214,16 +214,16 @@ func TestUnlistableKindDoesNotBlockOthers(t *testing.T) {
 	owner := a.create(configMaps, "default", "owner")
 	a.create(secrets, "default", "dependent", ownedBy(owner))
 	alive := a.create(databases, "default", "alive")
-	a.create(secrets, "default", "of-the-living", ownedBy(alive))
+	a.create(secrets, "default", "owner-exists", ownedBy(alive))
 	dead := ownedBy(alive)
 	dead.UID = "00000000-0000-4000-8000-00000000dead"
-	a.create(secrets, "default", "of-the-dead", dead)
-	// Lists fail, so the collector gives up after a tenth of that.
+	a.create(secrets, "default", "owner-absent", dead)
+	// Lists fail, so the collector gives up after a tenth of ListTimeout.
 	start(t, a, func(o *Options) { o.ListTimeout = 5 * time.Second })
 	remove(t, a, owner, metav1.DeletePropagationForeground)
 	eventually(t, "owner gone", func() bool { return a.count(configMaps) == 0 })
 	eventually(t, "one secret left", func() bool { return a.count(secrets) == 1 })
-	if a.find(secrets, "default", "of-the-living") == nil {
+	if a.find(secrets, "default", "owner-exists") == nil {
 		t.Error("a dependent was deleted although its owner exists")
 	}
 	remove(t, a, alive, metav1.DeletePropagationBackground)
@@ -268,8 +268,8 @@ func TestEventsAsOwners(t *testing.T) {
 	alive := a.create(events, "default", "alive")
 	dead := ownedBy(alive)
 	dead.Name, dead.UID = "dead", "00000000-0000-4000-8000-00000000dead"
-	a.create(configMaps, "default", "of-the-living", ownedBy(alive))
-	a.create(configMaps, "default", "of-the-dead", dead)
+	a.create(configMaps, "default", "owner-exists", ownedBy(alive))
+	a.create(configMaps, "default", "owner-absent", dead)
 	a.refuse = func(verb string, gvr schema.GroupVersionResource, _ string) error {
 		if gvr == gvrOf(events) && verb != "get" {
 			t.Errorf("the collector sent a %s request for events", verb)
@@ -278,7 +278,7 @@ func TestEventsAsOwners(t *testing.T) {
 	}
 	c, _ := start(t, a, nil)
 	eventually(t, "the dependent of an event that is gone goes", func() bool { return a.count(configMaps) == 1 })
-	if a.find(configMaps, "default", "of-the-living") == nil {
+	if a.find(configMaps, "default", "owner-exists") == nil {
 		t.Error("the dependent of an existing event was deleted")
 	}
 	c.View(func(g *graph.Graph) {
@@ -294,17 +294,16 @@ func TestUnansweredDiscovery(t *testing.T) {
 	a := newAPI(configMaps, databases)
 	postgres := a.create(databases, "default", "postgres")
 	a.create(configMaps, "default", "cm", ownedBy(postgres))
-	c, _ := start(t, a, func(o *Options) { o.RefreshPeriod = 5 * time.Millisecond })
+	start(t, a, func(o *Options) { o.RefreshPeriod = 5 * time.Millisecond })
 	a.mu.Lock()
 	a.failing = append(a.failing, databasesGV)
 	a.mu.Unlock()
 	time.Sleep(50 * time.Millisecond)
 	remove(t, a, postgres, metav1.DeletePropagationBackground)
 	eventually(t, "collected", func() bool { return a.count(configMaps) == 0 })
-	_ = c
 }
 
-// TestFailedWritesAreRetried fails a request from time to time.
+// TestFailedWritesAreRetried refuses the first write to each object.
 func TestFailedWritesAreRetried(t *testing.T) {
 	a := newAPI(configMaps, secrets)
 	owner := a.create(configMaps, "default", "owner")
@@ -412,7 +411,7 @@ func TestInvalidNamespaceIsReported(t *testing.T) {
 	eventually(t, "treated as absent", func() bool { return a.count(secrets) == 0 })
 	eventually(t, "recorded", func() bool { return book.size() == 1 })
 	if r := book.records["dependent"]; !slices.Equal(r.InOtherNamespace, []types.UID{owner.UID}) {
-		t.Errorf("the record does not have the owner in Elsewhere: %+v", r)
+		t.Errorf("the record does not have the owner in InOtherNamespace: %+v", r)
 	}
 }
 

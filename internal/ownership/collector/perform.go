@@ -56,7 +56,7 @@ func (c *Collector) Lookup(ctx context.Context, a graph.Action) graph.Outcome {
 	return c.get(ctx, c.Metadata.Resource(a.Resource).Namespace(a.Namespace), a)
 }
 
-// get looks up the object of an action.
+// get reads the object of an action. An object with another UID counts as absent.
 func (c *Collector) get(ctx context.Context, client metadata.ResourceInterface, a graph.Action) graph.Outcome {
 	object, err := client.Get(ctx, a.Name, metav1.GetOptions{})
 	switch {
@@ -76,6 +76,7 @@ func isObjectNotFound(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
+// failed logs err and returns the outcome of a failed action, which the graph retries.
 func (c *Collector) failed(ctx context.Context, a graph.Action, err error) graph.Outcome {
 	if apierrors.IsNotFound(err) {
 		c.refreshSoon() // The resource is no longer served.
@@ -101,6 +102,7 @@ func (c *Collector) patch(ctx context.Context, client metadata.ResourceInterface
 	return client.Patch(ctx, a.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 }
 
+// report records the event of a Report action.
 func (c *Collector) report(a graph.Action) {
 	c.Events.Event(&corev1.ObjectReference{
 		APIVersion: a.Resource.GroupVersion().String(),

@@ -17,8 +17,8 @@ import (
 func TestRestFollowsTheAction(t *testing.T) {
 	tests := []struct{ took, want time.Duration }{
 		{took: 0, want: 0},
-		{took: time.Millisecond, want: restShare * time.Millisecond},
-		{took: 10 * time.Millisecond, want: restShare * 10 * time.Millisecond},
+		{took: time.Millisecond, want: restFactor * time.Millisecond},
+		{took: 10 * time.Millisecond, want: restFactor * 10 * time.Millisecond},
 		{took: time.Minute, want: restLimit},
 	}
 	for _, test := range tests {
@@ -56,19 +56,19 @@ func waits(t *testing.T, clock *clocktesting.FakeClock, timers int, begun chan f
 }
 
 // newTestTurns returns turns with a fake clock, all but one taken. Other clients have requests in
-// progress while others is true.
-func newTestTurns(others *atomic.Bool) (*turns, *clocktesting.FakeClock) {
+// progress while busy is true.
+func newTestTurns(busy *atomic.Bool) (*turns, *clocktesting.FakeClock) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC))
-	t := newTurns(clock, others.Load)
-	for range width - 1 {
+	t := newTurns(clock, busy.Load)
+	for range concurrency - 1 {
 		<-t.turn
 	}
 	return t, clock
 }
 
-func TestSoManyAtATime(t *testing.T) {
+func TestConcurrencyIsLimited(t *testing.T) {
 	turns := newTurns(clocktesting.NewFakeClock(time.Now()), func() bool { return true })
-	for range width {
+	for range concurrency {
 		begins(t, turn(turns))
 	}
 	select {
@@ -78,18 +78,18 @@ func TestSoManyAtATime(t *testing.T) {
 	}
 }
 
-func TestAllAtOnceWithoutOthers(t *testing.T) {
-	var others atomic.Bool
-	turns, _ := newTestTurns(&others)
+func TestNoLimitWhileIdle(t *testing.T) {
+	var busy atomic.Bool
+	turns, _ := newTestTurns(&busy)
 	for range 48 {
 		begins(t, turn(turns)) // and no action ends
 	}
 }
 
-func TestTurnsBesideOthers(t *testing.T) {
-	var others atomic.Bool
-	others.Store(true)
-	turns, clock := newTestTurns(&others)
+func TestActionsRestWhileBusy(t *testing.T) {
+	var busy atomic.Bool
+	busy.Store(true)
+	turns, clock := newTestTurns(&busy)
 
 	endFirst := begins(t, turn(turns))
 	second := turn(turns)
@@ -97,7 +97,7 @@ func TestTurnsBesideOthers(t *testing.T) {
 	clock.Step(time.Millisecond)
 	go endFirst()
 	waits(t, clock, 2, second) // the first action pauses
-	clock.Step(restShare*time.Millisecond - 1)
+	clock.Step(restFactor*time.Millisecond - 1)
 	waits(t, clock, 2, second)
 	clock.Step(1)
 	endSecond := begins(t, second)
@@ -106,7 +106,7 @@ func TestTurnsBesideOthers(t *testing.T) {
 	// wait.
 	third, fourth := turn(turns), turn(turns)
 	waits(t, clock, 2, third)
-	others.Store(false)
+	busy.Store(false)
 	go endSecond()
 	waits(t, clock, 3, third)
 	clock.Step(0) // the second action took no time and pauses as long
@@ -117,9 +117,9 @@ func TestTurnsBesideOthers(t *testing.T) {
 
 // TestHangingAction: an action that never ends does not block the others.
 func TestHangingAction(t *testing.T) {
-	var others atomic.Bool
-	others.Store(true)
-	turns, clock := newTestTurns(&others)
+	var busy atomic.Bool
+	busy.Store(true)
+	turns, clock := newTestTurns(&busy)
 	begins(t, turn(turns))
 	next := turn(turns)
 	waits(t, clock, 1, next)
@@ -130,9 +130,9 @@ func TestHangingAction(t *testing.T) {
 }
 
 func TestWaitingEndsWithTheCollector(t *testing.T) {
-	var others atomic.Bool
-	others.Store(true)
-	turns, clock := newTestTurns(&others)
+	var busy atomic.Bool
+	busy.Store(true)
+	turns, clock := newTestTurns(&busy)
 	begins(t, turn(turns))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -152,7 +152,7 @@ func TestCollectsUnderLoad(t *testing.T) {
 	for i := range 100 {
 		a.create(secrets, "default", fmt.Sprint("dependent-", i), ownedBy(owner))
 	}
-	start(t, a, func(o *Options) { o.Others = func() bool { return true } })
+	start(t, a, func(o *Options) { o.Busy = func() bool { return true } })
 	remove(t, a, owner, metav1.DeletePropagationBackground)
 	eventually(t, "dependents gone", func() bool { return a.count(secrets) == 0 })
 	if got := a.requested("get"); got != 0 {
