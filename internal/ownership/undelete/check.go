@@ -128,6 +128,6 @@ func (u *undeletion) needsAnother(item *Item) bool {
 		return false
 	}
 	account, _, _ := unstructured.NestedString(item.then.Object, "spec", "serviceAccountName")
-	other := u.named[name{schema.GroupKind{Kind: "ServiceAccount"}, item.Namespace(), account}]
+	other := u.named[objectKey{schema.GroupKind{Kind: "ServiceAccount"}, item.Namespace(), account}]
 	return other != nil && other.Outcome == ownership.UndeletionPending
 }

@@ -68,10 +68,10 @@ func TestFindDeletion(t *testing.T) {
 		"expired":                            {memory: memory{endErr: expired}, err: apierrors.IsResourceExpired, says: "not retained any more"},
 		"broken":                             {memory: memory{endErr: errBroken}, err: func(err error) bool { return err == errBroken }},
 
-		"at a time":                          {memory: memory{known: 8, objects: map[int64][]*unstructured.Unstructured{8: {root(withUID("a"))}}, records: []deletion.Record{asked("b", 30), asked("a", 20)}}, at: noon.Add(-time.Hour), want: "a", revision: 8, by: "jane"},
-		"at a time, selected by UID":         {memory: memory{known: 8, objects: map[int64][]*unstructured.Unstructured{8: {root(withUID("a"))}}}, uid: "a", at: noon.Add(-time.Hour), want: "a", revision: 8},
-		"at a time, selected by another UID": {memory: memory{known: 8, objects: map[int64][]*unstructured.Unstructured{8: {root(withUID("a"))}}}, uid: "b", at: noon.Add(-time.Hour), err: apierrors.IsNotFound, says: "it did not exist at 12:00:00 on 2026-01-01"},
-		"before it existed":                  {memory: memory{known: 8}, at: noon.Add(-time.Hour), err: apierrors.IsNotFound, says: "it did not exist at"},
+		"at a time":                          {memory: memory{atAnyTime: 8, objects: map[int64][]*unstructured.Unstructured{8: {root(withUID("a"))}}, records: []deletion.Record{asked("b", 30), asked("a", 20)}}, at: noon.Add(-time.Hour), want: "a", revision: 8, by: "jane"},
+		"at a time, selected by UID":         {memory: memory{atAnyTime: 8, objects: map[int64][]*unstructured.Unstructured{8: {root(withUID("a"))}}}, uid: "a", at: noon.Add(-time.Hour), want: "a", revision: 8},
+		"at a time, selected by another UID": {memory: memory{atAnyTime: 8, objects: map[int64][]*unstructured.Unstructured{8: {root(withUID("a"))}}}, uid: "b", at: noon.Add(-time.Hour), err: apierrors.IsNotFound, says: "it did not exist at 12:00:00 on 2026-01-01"},
+		"before it existed":                  {memory: memory{atAnyTime: 8}, at: noon.Add(-time.Hour), err: apierrors.IsNotFound, says: "it did not exist at"},
 		"before the history":                 {at: noon.Add(-time.Hour), err: apierrors.IsResourceExpired, says: "the state at 2026-01-01T11:00:00Z is no longer retained, or Kindred did not run then"},
 		"in the future":                      {at: noon.Add(time.Hour), err: apierrors.IsBadRequest, says: "at is in the future"},
 
@@ -82,8 +82,8 @@ func TestFindDeletion(t *testing.T) {
 		"in progress, releasing":               {now: root(withUID("new"), onHold("root", true)), want: "root", revision: 10, stage: releasing},
 		"in progress, selected by UID":         {now: root(withUID("new"), onHold("root", false)), uid: "root", want: "root", revision: 10, stage: restoring},
 		"in progress, selected by another UID": {now: root(withUID("new"), onHold("root", false)), uid: "b", err: apierrors.IsConflict, says: "the undeletion of the object that had the UID root is in progress"},
-		"in progress, at the same time":        {now: root(withUID("new"), onHold("root", false)), memory: memory{known: 10}, at: noon.Add(-time.Hour), want: "root", revision: 10, stage: restoring},
-		"in progress, at another time":         {now: root(withUID("new"), onHold("root", false)), memory: memory{known: 8}, at: noon.Add(-time.Hour), want: "root", revision: 10, stage: restoring, warned: true},
+		"in progress, at the same time":        {now: root(withUID("new"), onHold("root", false)), memory: memory{atAnyTime: 10}, at: noon.Add(-time.Hour), want: "root", revision: 10, stage: restoring},
+		"in progress, at another time":         {now: root(withUID("new"), onHold("root", false)), memory: memory{atAnyTime: 8}, at: noon.Add(-time.Hour), want: "root", revision: 10, stage: restoring, warned: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var there []*unstructured.Unstructured

@@ -57,14 +57,14 @@ func (u *undeletion) read(ctx context.Context) error {
 		all = append(all, items...)
 	}
 	found := members(u.root, all, u.isContent)
-	u.named = map[name]*Item{}
+	u.named = map[objectKey]*Item{}
 	for _, item := range found {
 		item.lineage = u.lineage
-		u.named[name{item.kind(), item.Namespace(), item.Name()}] = item
+		u.named[objectKey{item.kind(), item.Namespace(), item.Name()}] = item
 	}
 	for _, item := range found {
-		if need, found := needOf(item.then); found && u.named[need.name] != nil {
-			item.needs = u.named[need.name]
+		if need, found := needOf(item.then); found && u.named[need.objectKey] != nil {
+			item.needs = u.named[need.objectKey]
 		}
 	}
 	u.items = inOrder(found)

@@ -21,10 +21,10 @@ func HoldOf(object metav1.Object, kind schema.GroupKind) *ownership.Hold {
 	if !annotated || object.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	self := typeName(kind.String(), object.GetName())
-	annotate := fmt.Sprintf("kubectl annotate%s %s %s-", inNamespace(object), self, ownership.HoldAnnotation)
+	self := kubectlName(kind.String(), object.GetName())
+	removeHold := fmt.Sprintf("kubectl annotate%s %s %s-", inNamespace(object), self, ownership.HoldAnnotation)
 	marked := &unstructured.Unstructured{}
-	marked.SetGroupVersionKind(kind.WithVersion("any")) // Marks have no version.
+	marked.SetGroupVersionKind(kind.WithVersion("any")) // markOf ignores the version.
 	marked.SetName(object.GetName())
 	marked.SetAnnotations(map[string]string{ownership.HoldAnnotation: value})
 	m, byUndeletion := markOf(marked)
@@ -32,7 +32,7 @@ func HoldOf(object metav1.Object, kind schema.GroupKind) *ownership.Hold {
 	case !byUndeletion:
 		return &ownership.Hold{
 			Message: "controllers are paused for it by its annotation " + ownership.HoldAnnotation,
-			Remedy:  fmt.Sprintf("release it with %q", annotate),
+			Remedy:  fmt.Sprintf("release it with %q", removeHold),
 		}
 	case m.Of == "":
 		return &ownership.Hold{
@@ -42,7 +42,7 @@ func HoldOf(object metav1.Object, kind schema.GroupKind) *ownership.Hold {
 		}
 	}
 	group, name, _ := strings.Cut(m.Of, "/")
-	root := typeName(group, name)
+	root := kubectlName(group, name)
 	return &ownership.Hold{
 		Undeletion: root,
 		Message:    fmt.Sprintf("the undeletion of %s is not finished", root),
@@ -50,9 +50,10 @@ func HoldOf(object metav1.Object, kind schema.GroupKind) *ownership.Hold {
 	}
 }
 
-// typeName returns an object's type and name as kubectl takes them.
-func typeName(kind, name string) string { return strings.ToLower(kind) + "/" + name }
+// kubectlName returns TYPE/NAME, as kubectl accepts it.
+func kubectlName(kind, name string) string { return strings.ToLower(kind) + "/" + name }
 
+// inNamespace returns the -n flag for the object's namespace, with a space before it.
 func inNamespace(object metav1.Object) string {
 	if object.GetNamespace() == "" {
 		return ""

@@ -64,7 +64,7 @@ func TestMarksNameTheRoot(t *testing.T) {
 	root := itemOf(object("ReplicaSet", "root"), nil)
 	child := itemOf(object("ConfigMap", "child", ownedBy("root")), nil, root)
 	w := newWorld(t, &memory{})
-	u := &undeletion{Cluster: w.cluster, Request: request("ReplicaSet", "root"), root: root, items: []*Item{root, child}, named: map[name]*Item{}}
+	u := &undeletion{Cluster: w.cluster, Request: request("ReplicaSet", "root"), root: root, items: []*Item{root, child}, named: map[objectKey]*Item{}}
 	hold := HoldOf(u.desired(child, nil), child.kind())
 	if hold == nil || hold.Undeletion != "replicaset.apps/root" {
 		t.Errorf("%+v", hold)

@@ -139,16 +139,16 @@ func ownerOf(item *Item, former types.UID) *Item {
 func (u *undeletion) whyCollected(item *Item, because []metav1.OwnerReference) string {
 	for _, ref := range because {
 		owner, exists := u.Owner(ref.UID)
-		called := ref.Kind + " " + ref.Name
+		name := ref.Kind + " " + ref.Name
 		switch {
 		case !exists && ownerOf(item, ref.UID) == nil:
 			continue
 		case owner.Namespace != "" && owner.Namespace != item.Namespace():
-			return fmt.Sprintf("its owner %s is in another namespace, which is not valid: the garbage collector would delete it", called)
+			return fmt.Sprintf("its owner %s is in another namespace, which is not valid: the garbage collector would delete it", name)
 		case owner.Deleting:
-			return fmt.Sprintf("its owner %s is being deleted in the foreground and waits for its dependents", called)
+			return fmt.Sprintf("its owner %s is being deleted in the foreground and waits for its dependents", name)
 		}
-		return fmt.Sprintf("its owner reference to %s does not match that object: the garbage collector would delete it", called)
+		return fmt.Sprintf("its owner reference to %s does not match that object: the garbage collector would delete it", name)
 	}
 	return "none of its owners exists: the garbage collector would delete it"
 }
@@ -235,29 +235,31 @@ var (
 // surplusReason returns why the controller would delete an additional pod; "" if it would keep it.
 func (c *podSet) surplusReason(pod *unstructured.Unstructured) string {
 	spec, _ := c.controller.Object["spec"].(map[string]any)
-	called := c.controller.GetKind() + " " + c.controller.GetName()
+	controller := c.controller.GetKind() + " " + c.controller.GetName()
 	switch c.controller.GroupVersionKind().GroupKind() {
 	case replicaSetKind, rcKind:
-		return c.surplusBeyond(called, numberIn(spec, "replicas", 1))
+		return c.surplusBeyond(controller, numberIn(spec, "replicas", 1))
 	case jobKind:
 		if hasFinished(c.controller) {
-			return fmt.Sprintf("its controller %s has finished, and would delete it", called)
+			return fmt.Sprintf("its controller %s has finished, and would delete it", controller)
 		}
-		return c.surplusBeyond(called, numberIn(spec, "parallelism", 1))
+		return c.surplusBeyond(controller, numberIn(spec, "parallelism", 1))
 	case daemonSetKind:
 		node := nodeOf(pod)
 		if node != "" && slices.ContainsFunc(c.pods, func(other *unstructured.Unstructured) bool { return nodeOf(other) == node }) {
-			return fmt.Sprintf("its controller %s already has a pod on node %s", called, node)
+			return fmt.Sprintf("its controller %s already has a pod on node %s", controller, node)
 		}
 	}
 	return ""
 }
 
-func (c *podSet) surplusBeyond(called string, wanted int64) string {
+// surplusBeyond returns why the controller would delete one more pod than it wants; "" if it wants
+// more than it has.
+func (c *podSet) surplusBeyond(controller string, wanted int64) string {
 	if int64(len(c.pods)) < wanted {
 		return ""
 	}
-	return fmt.Sprintf("its controller %s has all its pods (%d of %d) and would delete another one", called, len(c.pods), wanted)
+	return fmt.Sprintf("its controller %s has all its pods (%d of %d) and would delete another one", controller, len(c.pods), wanted)
 }
 
 // numberIn returns a number in a spec, or unset if the field is missing.

@@ -116,13 +116,13 @@ func (u *undeletion) loadLineage(ctx context.Context) error {
 	return nil
 }
 
-// loadKnown reads which successors are recorded already. It must be called before the objects are
-// read: an object that is restored later may be missing among those.
-func (u *undeletion) loadKnown(ctx context.Context) error {
+// loadRecorded reads which successors are recorded already. Call it before reading the objects: an
+// object that is restored after that may be missing among them.
+func (u *undeletion) loadRecorded(ctx context.Context) error {
 	restored, _, err := u.Records.Restored(ctx, u.Namespace)
-	u.known = map[types.UID]bool{}
+	u.recorded = map[types.UID]bool{}
 	for _, r := range restored {
-		u.known[r.UID] = true
+		u.recorded[r.UID] = true
 	}
 	return err
 }
@@ -132,7 +132,7 @@ func (u *undeletion) loadKnown(ctx context.Context) error {
 func (u *undeletion) hasConcurrent(ctx context.Context) (bool, error) {
 	restored, _, err := u.Records.Restored(ctx, u.Namespace)
 	return err == nil && slices.ContainsFunc(restored, func(r deletion.Restoration) bool {
-		return !u.known[r.UID] && !u.lineage.isBy(r)
+		return !u.recorded[r.UID] && !u.lineage.isBy(r)
 	}), err
 }
 
@@ -192,7 +192,7 @@ func (u *undeletion) reclaim(ctx context.Context) error {
 				item = found
 				added[u.lineage.origin(lost.UID)] = item
 				u.items = append(u.items, item)
-				u.named[name{item.kind(), item.Namespace(), item.Name()}] = item
+				u.named[objectKey{item.kind(), item.Namespace(), item.Name()}] = item
 			}
 			item.reclaims = append(item.reclaims, lost)
 			item.then = withOwner(item.then, lost.Owner, owner.FormerUID())

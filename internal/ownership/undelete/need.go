@@ -22,7 +22,7 @@ import (
 // need is an object that another object refers to, other than as its owner, and without which a
 // controller deletes the other object.
 type need struct {
-	name
+	objectKey
 	// remover is the user name of that controller.
 	remover string
 	// vital is true if the controller deletes the other object whenever the needed one is absent,
@@ -43,11 +43,11 @@ func needOf(object *unstructured.Unstructured) (need, bool) {
 	switch object.GroupVersionKind().GroupKind() {
 	case secretKind:
 		if isAccountToken(object) {
-			account := name{accountKind, object.GetNamespace(), object.GetAnnotations()[corev1.ServiceAccountNameKey]}
+			account := objectKey{accountKind, object.GetNamespace(), object.GetAnnotations()[corev1.ServiceAccountNameKey]}
 			return need{account, user.KubeControllerManager, true}, true
 		}
 	case endpointsKind:
-		service := name{serviceKind, object.GetNamespace(), object.GetName()}
+		service := objectKey{serviceKind, object.GetNamespace(), object.GetName()}
 		return need{service, serviceaccount.MakeUsername(metav1.NamespaceSystem, "endpoint-controller"), false}, true
 	}
 	return need{}, false
@@ -68,13 +68,13 @@ func followsNeed(item *Item, record deletion.Record) bool {
 
 // lacksNeed returns why a controller would delete an item again, because the object that it needs
 // is absent; "" if it would not. If item.needs is nil, the needed object is outside of the graph.
-func lacksNeed(item *Item, outside map[name]*unstructured.Unstructured) string {
+func lacksNeed(item *Item, outside map[objectKey]*unstructured.Unstructured) string {
 	need, needs := needOf(item.then)
 	switch {
 	case !needs || !need.vital:
 		return ""
-	case item.needs == nil && outside[need.name] == nil:
-		return fmt.Sprintf("its %s %s does not exist, and without it the token controller deletes it", need.kind.Kind, need.name.name)
+	case item.needs == nil && outside[need.objectKey] == nil:
+		return fmt.Sprintf("its %s %s does not exist, and without it the token controller deletes it", need.kind.Kind, need.name)
 	case item.needs != nil && item.needs.now == nil && isLeft(item.needs):
 		return fmt.Sprintf("its %s is not restored, and without it the token controller deletes it", item.needs)
 	}
@@ -82,21 +82,21 @@ func lacksNeed(item *Item, outside map[name]*unstructured.Unstructured) string {
 }
 
 // accounts reads the ServiceAccounts outside of the graph that pending token Secrets need.
-func (u *undeletion) accounts(ctx context.Context) (map[name]*unstructured.Unstructured, error) {
-	found := map[name]*unstructured.Unstructured{}
+func (u *undeletion) accounts(ctx context.Context) (map[objectKey]*unstructured.Unstructured, error) {
+	found := map[objectKey]*unstructured.Unstructured{}
 	for _, item := range u.items {
 		need, needs := needOf(item.then)
 		if !needs || !need.vital || item.needs != nil || item.Outcome != ownership.UndeletionPending {
 			continue
 		}
-		if _, read := found[need.name]; read {
+		if _, read := found[need.objectKey]; read {
 			continue
 		}
-		account, err := u.get(ctx, corev1.SchemeGroupVersion.WithResource("serviceaccounts"), need.namespace, need.name.name)
+		account, err := u.get(ctx, corev1.SchemeGroupVersion.WithResource("serviceaccounts"), need.namespace, need.name)
 		if err != nil {
 			return nil, err
 		}
-		found[need.name] = account
+		found[need.objectKey] = account
 	}
 	return found, nil
 }

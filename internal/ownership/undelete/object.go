@@ -22,7 +22,7 @@ import (
 func (u *undeletion) desired(item *Item, uids map[types.UID]types.UID) *unstructured.Unstructured {
 	object := transplant.Clean(item.then, transplant.Destination{Has: u.isInGraph, IsTemporary: isMark})
 	if item.binding != nil {
-		item.binding.keepVolume(object)
+		item.binding.setVolume(object)
 	}
 	if isAccountToken(object) {
 		u.keepAccount(item, object)
@@ -45,8 +45,8 @@ func (u *undeletion) desired(item *Item, uids map[types.UID]types.UID) *unstruct
 }
 
 // isInGraph reports whether an object is in the graph.
-func (u *undeletion) isInGraph(kind schema.GroupKind, namespace, called string) bool {
-	return u.named[name{kind, namespace, called}] != nil
+func (u *undeletion) isInGraph(kind schema.GroupKind, namespace, name string) bool {
+	return u.named[objectKey{kind, namespace, name}] != nil
 }
 
 // ownersOf returns those of an item's former owner references whose owners exist.

@@ -63,7 +63,7 @@ func decideOutcomes(items []*Item, root *Item, own map[types.UID]deletion.Record
 	problems := map[*Item]string{}
 	for _, item := range items {
 		var problem string
-		item.Outcome, item.Reason, problem = fate(item, root, own, current)
+		item.Outcome, item.Reason, problem = outcomeOf(item, root, own, current)
 		if problem != "" {
 			problems[item] = problem
 		}
@@ -71,16 +71,16 @@ func decideOutcomes(items []*Item, root *Item, own map[types.UID]deletion.Record
 	return problems
 }
 
-// fate decides the outcome of one item. If another object has the item's name, that is a problem
+// outcomeOf decides the outcome of one item. If another object has the item's name, that is a problem
 // before an undeletion has started; later the other object takes the item's place.
-func fate(item, root *Item, own map[types.UID]deletion.Record, current stage) (outcome ownership.UndeletionOutcome, reason, problem string) {
+func outcomeOf(item, root *Item, own map[types.UID]deletion.Record, current stage) (outcome ownership.UndeletionOutcome, reason, problem string) {
 	switch {
 	case item.now == nil:
-		outcome, reason, problem = fateOfDeleted(item, root, own)
+		outcome, reason, problem = outcomeOfDeleted(item, root, own)
 	case isRestored(item) || item.wasReleased():
 		return ownership.UndeletionRestored, "", ""
 	case item.isItself():
-		outcome, reason, problem = fateOfExisting(item)
+		outcome, reason, problem = outcomeOfExisting(item)
 	case current != fresh:
 		return ownership.UndeletionTaken, madeMeanwhile, ""
 	default:
@@ -107,8 +107,8 @@ func isRestorationOf(item *Item, object *unstructured.Unstructured) bool {
 	return marked && m.From == item.FormerUID() && item.lineage != nil && m.Root == item.lineage.root
 }
 
-// fateOfDeleted decides about an item that does not exist.
-func fateOfDeleted(item, root *Item, own map[types.UID]deletion.Record) (outcome ownership.UndeletionOutcome, reason, problem string) {
+// outcomeOfDeleted decides about an item that does not exist.
+func outcomeOfDeleted(item, root *Item, own map[types.UID]deletion.Record) (outcome ownership.UndeletionOutcome, reason, problem string) {
 	if item == root {
 		return ownership.UndeletionPending, "", ""
 	}
@@ -149,8 +149,8 @@ func (i *Item) ReasonFor(may func(*Item) bool) string {
 func isLeft(item *Item) bool    { return item.Outcome == ownership.UndeletionLeft }
 func isNotLeft(item *Item) bool { return !isLeft(item) }
 
-// fateOfExisting decides about an item that still exists.
-func fateOfExisting(item *Item) (outcome ownership.UndeletionOutcome, reason, problem string) {
+// outcomeOfExisting decides about an item that still exists.
+func outcomeOfExisting(item *Item) (outcome ownership.UndeletionOutcome, reason, problem string) {
 	other := otherController(item)
 	switch {
 	case item.now.GetDeletionTimestamp() == nil && other != nil:

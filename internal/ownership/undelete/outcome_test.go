@@ -93,7 +93,7 @@ func TestFate(t *testing.T) {
 			if tt.item.Name() == "root" {
 				judged = tt.item
 			}
-			outcome, reason, problem := fate(tt.item, judged, tt.own, tt.stage)
+			outcome, reason, problem := outcomeOf(tt.item, judged, tt.own, tt.stage)
 			if outcome != tt.want || reason != tt.reason || !strings.HasPrefix(problem, tt.problem) || (problem == "") != (tt.problem == "") {
 				t.Errorf("%s, reason %q, problem %q", outcome, reason, problem)
 			}

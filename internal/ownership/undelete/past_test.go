@@ -41,14 +41,14 @@ type archive struct {
 	clock   *clocktesting.FakeClock
 	cluster *Cluster
 	// states are the objects at each revision. They are never changed.
-	states []map[name]*unstructured.Unstructured
-	ends   map[name]*deletion.End
+	states []map[objectKey]*unstructured.Unstructured
+	ends   map[objectKey]*deletion.End
 	// orphaned are objects whose dependents were orphaned and which are not removed yet.
-	orphaned []name
+	orphaned []objectKey
 }
 
 func newArchive(t *testing.T, random *rand.Rand) *archive {
-	a := &archive{t: t, rand: random, clock: clocktesting.NewFakeClock(noon), states: []map[name]*unstructured.Unstructured{{}}, ends: map[name]*deletion.End{}}
+	a := &archive{t: t, rand: random, clock: clocktesting.NewFakeClock(noon), states: []map[objectKey]*unstructured.Unstructured{{}}, ends: map[objectKey]*deletion.End{}}
 	client := a.client()
 	a.cluster = &Cluster{
 		History: a, Records: a, Resources: func() []graph.Resource { return resources }, Owner: a.ownerNow, Served: served,
@@ -72,11 +72,11 @@ func (a *archive) client() *dynamicfake.FakeDynamicClient {
 	return client
 }
 
-func (a *archive) revision() int64                          { return int64(len(a.states)) - 1 }
-func (a *archive) now() map[name]*unstructured.Unstructured { return a.states[len(a.states)-1] }
+func (a *archive) revision() int64                               { return int64(len(a.states)) - 1 }
+func (a *archive) now() map[objectKey]*unstructured.Unstructured { return a.states[len(a.states)-1] }
 
-func nameOf(o *unstructured.Unstructured) name {
-	return name{o.GroupVersionKind().GroupKind(), o.GetNamespace(), o.GetName()}
+func nameOf(o *unstructured.Unstructured) objectKey {
+	return objectKey{o.GroupVersionKind().GroupKind(), o.GetNamespace(), o.GetName()}
 }
 
 func kindOf(r schema.GroupResource) schema.GroupKind {
@@ -85,7 +85,7 @@ func kindOf(r schema.GroupResource) schema.GroupKind {
 }
 
 // write makes a new revision with an object, or without it if o is nil.
-func (a *archive) write(n name, o *unstructured.Unstructured) {
+func (a *archive) write(n objectKey, o *unstructured.Unstructured) {
 	next := maps.Clone(a.now())
 	if delete(next, n); o != nil {
 		o.SetResourceVersion(strconv.FormatInt(a.revision()+1, 10))
@@ -102,13 +102,13 @@ func (a *archive) create(o *unstructured.Unstructured) types.UID {
 }
 
 // remove deletes an object from the store.
-func (a *archive) remove(n name) {
+func (a *archive) remove(n objectKey) {
 	last := a.now()[n]
 	a.write(n, nil)
 	a.ends[n] = &deletion.End{Object: last, Revision: a.revision(), Time: noon}
 }
 
-func (a *archive) record(n name, revision int64, owners []metav1.OwnerReference) {
+func (a *archive) record(n objectKey, revision int64, owners []metav1.OwnerReference) {
 	o, r := a.now()[n], resourceOf(n.kind.Kind)
 	a.clock.Step(time.Second)
 	a.records = slices.Insert(a.records, 0, deletion.Record{
@@ -118,7 +118,7 @@ func (a *archive) record(n name, revision int64, owners []metav1.OwnerReference)
 }
 
 // ask handles a DELETE request with a policy; dependents are left to the collector.
-func (a *archive) ask(n name, policy metav1.DeletionPropagation) {
+func (a *archive) ask(n objectKey, policy metav1.DeletionPropagation) {
 	a.record(n, a.revision()+1, nil)
 	uid := a.now()[n].GetUID()
 	if policy == metav1.DeletePropagationBackground {
@@ -198,7 +198,7 @@ func (a *archive) collectOne() bool {
 	return false
 }
 
-func cmpNames(x, y name) int {
+func cmpNames(x, y objectKey) int {
 	switch {
 	case fmt.Sprint(x) < fmt.Sprint(y):
 		return -1
@@ -230,8 +230,8 @@ func (a *archive) react(action clienttesting.Action) (bool, runtime.Object, erro
 	defer a.mu.Unlock()
 	r := action.GetResource().GroupResource()
 	kind := kindOf(r)
-	place := func(called string) name { return name{kind, action.GetNamespace(), called} }
-	missing := func(called string) (bool, runtime.Object, error) { return true, nil, apierrors.NewNotFound(r, called) }
+	place := func(name string) objectKey { return objectKey{kind, action.GetNamespace(), name} }
+	missing := func(name string) (bool, runtime.Object, error) { return true, nil, apierrors.NewNotFound(r, name) }
 	switch action := action.(type) {
 	case clienttesting.CreateActionImpl:
 		o := action.Object.(*unstructured.Unstructured)
@@ -288,11 +288,11 @@ func (a *archive) update(o *unstructured.Unstructured, r schema.GroupResource) (
 func (a *archive) Newest(context.Context) (int64, error) { return a.revision(), nil }
 func (a *archive) Oldest(context.Context) (int64, error) { return 1, nil }
 
-func (a *archive) At(_ context.Context, r schema.GroupResource, namespace, called string, revision int64) (*unstructured.Unstructured, error) {
-	if o := a.states[revision][name{kindOf(r), namespace, called}]; o != nil {
+func (a *archive) At(_ context.Context, r schema.GroupResource, namespace, name string, revision int64) (*unstructured.Unstructured, error) {
+	if o := a.states[revision][objectKey{kindOf(r), namespace, name}]; o != nil {
 		return o, nil
 	}
-	return nil, apierrors.NewNotFound(r, called)
+	return nil, apierrors.NewNotFound(r, name)
 }
 
 func (a *archive) List(_ context.Context, r schema.GroupResource, namespace string, revision int64) iter.Seq2[*unstructured.Unstructured, error] {
@@ -306,9 +306,9 @@ func (a *archive) List(_ context.Context, r schema.GroupResource, namespace stri
 	}
 }
 
-func (a *archive) LastDeletion(_ context.Context, r schema.GroupResource, namespace, called string) (*deletion.End, error) {
-	if end := a.ends[name{kindOf(r), namespace, called}]; end != nil {
+func (a *archive) LastDeletion(_ context.Context, r schema.GroupResource, namespace, name string) (*deletion.End, error) {
+	if end := a.ends[objectKey{kindOf(r), namespace, name}]; end != nil {
 		return end, nil
 	}
-	return nil, apierrors.NewNotFound(r, called)
+	return nil, apierrors.NewNotFound(r, name)
 }

@@ -18,7 +18,7 @@ import (
 // several requests, and not longer.
 func TestPinnedUntilComplete(t *testing.T) {
 	w := slow(t)
-	w.forgetful = true
+	w.onlyPinned = true
 	requests := 0
 	for phase := ownership.UndeletionIncomplete; phase != ownership.UndeletionComplete; requests++ {
 		report, err := w.cluster.Run(t.Context(), request("ConfigMap", "root"))

@@ -44,7 +44,7 @@ func TestRandomGraphs(t *testing.T) {
 // populate creates objects with random owners: several, of which one is the controller, in cycles,
 // the object itself, and owners of a kind that is not served.
 func (a *archive) populate(n int) {
-	var names []name
+	var names []objectKey
 	for i := range n {
 		kind := []string{"ConfigMap", "Secret", "Thing", "PersistentVolume"}[a.rand.IntN(4)]
 		o := object(kind, fmt.Sprintf("o%d", i))
@@ -84,17 +84,17 @@ func (a *archive) populate(n int) {
 // picture describes the graph without UIDs: each object with its owners and the flags of the
 // references.
 func (a *archive) picture() string {
-	called := map[types.UID]string{}
+	names := map[types.UID]string{}
 	for n, o := range a.now() {
-		called[o.GetUID()] = n.name
+		names[o.GetUID()] = n.name
 	}
 	var lines []string
 	for n, o := range a.now() {
 		var owners []string
 		for _, ref := range o.GetOwnerReferences() {
 			owner := ref.Kind + " " + ref.Name
-			if ref.Kind != "Ghost" && called[ref.UID] != ref.Name {
-				owner += " (not there: " + string(ref.UID) + ")"
+			if ref.Kind != "Ghost" && names[ref.UID] != ref.Name {
+				owner += " (absent: " + string(ref.UID) + ")"
 			}
 			if ref.Controller != nil && *ref.Controller {
 				owner += "!"
@@ -103,7 +103,7 @@ func (a *archive) picture() string {
 		}
 		slices.Sort(owners)
 		first := o.GetAnnotations()["first-owner"]
-		lines = append(lines, fmt.Sprintf("%s %s < %s; first %s", n.kind.Kind, n.name, strings.Join(owners, ", "), called[types.UID(first)]))
+		lines = append(lines, fmt.Sprintf("%s %s < %s; first %s", n.kind.Kind, n.name, strings.Join(owners, ", "), names[types.UID(first)]))
 		for annotation := range o.GetAnnotations() {
 			if annotation != "first-owner" {
 				lines = append(lines, n.name+" is annotated "+annotation)
@@ -118,7 +118,7 @@ var policies = []metav1.DeletionPropagation{metav1.DeletePropagationBackground, 
 
 // deleteSome deletes some objects. It returns the objects to undelete, in random order, and a log
 // of the deletions.
-func (a *archive) deleteSome() (asked []name, story []string) {
+func (a *archive) deleteSome() (asked []objectKey, story []string) {
 	present := slices.SortedFunc(maps.Keys(a.now()), cmpNames)
 	a.rand.Shuffle(len(present), func(i, j int) { present[i], present[j] = present[j], present[i] })
 	for _, n := range present[:1+a.rand.IntN(len(present))] {
@@ -163,7 +163,7 @@ func (a *archive) deleteAndUndelete() {
 }
 
 // undelete undeletes an object, perhaps after a dry run, and returns a description of any problem.
-func (a *archive) undelete(n name) string {
+func (a *archive) undelete(n objectKey) string {
 	request := Request{Resource: resourceOf(n.kind.Kind), Namespace: n.namespace, Name: n.name}
 	var promised []string
 	if a.rand.IntN(2) == 0 {

@@ -55,7 +55,7 @@ func (u *undeletion) await(ctx context.Context, done func() bool) (bool, error) 
 	ticker := u.Clock.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for end := u.Clock.Now().Add(pollLimit); !done(); {
-		if !u.Clock.Now().Before(end) || u.late() {
+		if !u.Clock.Now().Before(end) || u.isLate() {
 			return false, nil
 		}
 		select {
@@ -94,7 +94,7 @@ func (u *undeletion) release(ctx context.Context) (bool, error) {
 	rest := slices.Clone(u.items)
 	slices.Reverse(rest)
 	for items := range steps(rest) {
-		if err := u.each(ctx, items, release); err != nil || u.late() || !u.isProceeding() {
+		if err := u.each(ctx, items, release); err != nil || u.isLate() || !u.isProceeding() {
 			return false, err
 		}
 	}

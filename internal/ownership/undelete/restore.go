@@ -33,7 +33,7 @@ func (u *undeletion) restore(ctx context.Context) (bool, error) {
 	uids := u.uids()
 	restore := u.restorer(uids)
 	for items := range steps(u.items) {
-		if err := u.each(ctx, items, restore); err != nil || u.late() {
+		if err := u.each(ctx, items, restore); err != nil || u.isLate() {
 			return false, err
 		}
 		if err := u.recheckTaken(ctx, items); err != nil {
@@ -59,7 +59,7 @@ func (u *undeletion) restore(ctx context.Context) (bool, error) {
 	if err := u.rebind(ctx); err != nil {
 		return false, err
 	}
-	return u.isProceeding() && !u.late() && !slices.ContainsFunc(u.items, isPending), nil
+	return u.isProceeding() && !u.isLate() && !slices.ContainsFunc(u.items, isPending), nil
 }
 
 func isPending(item *Item) bool { return item.Outcome == ownership.UndeletionPending }
@@ -77,7 +77,7 @@ func (u *undeletion) each(ctx context.Context, items []*Item, do func(context.Co
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
 	for _, item := range items {
-		if u.late() {
+		if u.isLate() {
 			break
 		}
 		group.Go(func() error {

@@ -34,8 +34,8 @@ func TestConcurrentUndeletion(t *testing.T) {
 	for before := 1; ; before++ {
 		a := newArchive(t, rand.New(rand.NewPCG(1, 0)))
 		uid := a.create(object("ConfigMap", "root"))
-		refs := func(kind, called string) []metav1.OwnerReference {
-			return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: called, UID: uid, Controller: new(true)}}
+		refs := func(kind, name string) []metav1.OwnerReference {
+			return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: uid, Controller: new(true)}}
 		}
 		child := object("Secret", "child")
 		child.SetOwnerReferences(refs("ConfigMap", "root"))
@@ -152,9 +152,9 @@ func (p *player) Pin(ctx context.Context, revision int64) (func(), error) {
 	}, err
 }
 
-func (p *player) At(ctx context.Context, r schema.GroupResource, namespace, called string, revision int64) (*unstructured.Unstructured, error) {
+func (p *player) At(ctx context.Context, r schema.GroupResource, namespace, name string, revision int64) (*unstructured.Unstructured, error) {
 	defer p.turns.take(p.who)()
-	return p.archive.At(ctx, r, namespace, called, revision)
+	return p.archive.At(ctx, r, namespace, name, revision)
 }
 
 func (p *player) List(ctx context.Context, r schema.GroupResource, namespace string, revision int64) iter.Seq2[*unstructured.Unstructured, error] {
@@ -172,9 +172,9 @@ func (p *player) List(ctx context.Context, r schema.GroupResource, namespace str
 	}
 }
 
-func (p *player) LastDeletion(ctx context.Context, r schema.GroupResource, namespace, called string) (*deletion.End, error) {
+func (p *player) LastDeletion(ctx context.Context, r schema.GroupResource, namespace, name string) (*deletion.End, error) {
 	defer p.turns.take(p.who)()
-	return p.archive.LastDeletion(ctx, r, namespace, called)
+	return p.archive.LastDeletion(ctx, r, namespace, name)
 }
 
 func (p *player) Restored(ctx context.Context, namespace string) ([]deletion.Restoration, []deletion.LostReference, error) {
@@ -204,12 +204,12 @@ func TestTwoAtOnce(t *testing.T) {
 			a.populate(2 + a.rand.IntN(5))
 			before := a.picture()
 			asked, story := a.deleteSome()
-			whole := true
+			allComplete := true
 			for pair := range slices.Chunk(asked, 2) {
 				story = append(story, fmt.Sprint("undelete at once ", pair))
-				whole = a.undeleteAtOnce(pair, &story) && whole
+				allComplete = a.undeleteAtOnce(pair, &story) && allComplete
 			}
-			if after := a.picture(); whole && before != after {
+			if after := a.picture(); allComplete && before != after {
 				t.Fatalf("%s\n%s", strings.Join(story, "\n"), cmp.Diff(strings.Split(before, "\n"), strings.Split(after, "\n")))
 			}
 			for _, n := range asked {
@@ -231,7 +231,7 @@ func TestTwoAtOnce(t *testing.T) {
 }
 
 // undeleteAtOnce undeletes objects concurrently, and reports whether all undeletions are Complete.
-func (a *archive) undeleteAtOnce(names []name, story *[]string) bool {
+func (a *archive) undeleteAtOnce(names []objectKey, story *[]string) bool {
 	turns := newTurns(a.rand)
 	said := make([]string, len(names))
 	var running sync.WaitGroup

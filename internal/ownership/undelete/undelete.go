@@ -148,11 +148,10 @@ func (i *Item) IsHeld() bool { return isRestored(i) }
 func (i *Item) kind() schema.GroupKind { return i.then.GroupVersionKind().GroupKind() }
 
 func (i *Item) String() string {
-	name := i.then.GetKind() + " " + i.Name()
-	if i.Namespace() != "" {
-		return i.then.GetKind() + " " + i.Namespace() + "/" + i.Name()
+	if i.Namespace() == "" {
+		return i.then.GetKind() + " " + i.Name()
 	}
-	return name
+	return i.then.GetKind() + " " + i.Namespace() + "/" + i.Name()
 }
 
 // limit is the time that one request works: k8s.io/apiserver gives up on a create after 34 s
@@ -168,25 +167,26 @@ type undeletion struct {
 	items  []*Item
 	root   *Item
 	// named has the items by kind, namespace and name.
-	named map[name]*Item
+	named map[objectKey]*Item
 	// members has the items by the origins of their UIDs.
 	members map[types.UID]*Item
 	lineage *lineage
-	// known has the successors that were recorded before the plan read the current objects.
-	known map[types.UID]bool
+	// recorded has the UIDs of the successors that were recorded before the plan read the current
+	// objects. Other successors come from concurrent undeletions.
+	recorded map[types.UID]bool
 	// outside maps the UIDs of deleted objects outside the graph, and of their successors, to the
 	// current UIDs.
 	outside map[types.UID]types.UID
 	// before is the earlier restoration of a root that exists; nil if there was none.
 	before       *deletion.Restoration
 	began, until time.Time
-	// reading is the time that it took to read the graph.
+	// reading is how long it took to read the graph.
 	reading   time.Duration
 	postponed postponed
 }
 
-// name identifies an object by kind, namespace and name.
-type name struct {
+// objectKey identifies an object by kind, namespace and name.
+type objectKey struct {
 	kind            schema.GroupKind
 	namespace, name string
 }
@@ -201,17 +201,17 @@ func (c *Cluster) Run(ctx context.Context, request Request) (*Report, error) {
 	}
 	u.lineage.root, u.lineage.state = u.uid, u.revision
 	u.report.Deletion, u.report.Revision = u.record, u.revision
-	u.report.Deletion.UID = u.uid // It may not be recorded.
+	u.report.Deletion.UID = u.uid // A deletion without a record has no UID.
 	if u.before != nil {
 		u.reportBefore()
 		return u.report, nil
 	}
 	unpin, err := u.History.Pin(ctx, u.revision)
 	if err != nil {
-		return nil, u.tooLate(err)
+		return nil, u.explainExpired(err)
 	}
 	if err := u.run(ctx); err != nil {
-		return u.report, u.tooLate(err)
+		return u.report, u.explainExpired(err)
 	}
 	if u.report.Phase != ownership.UndeletionIncomplete { // The next request needs that revision.
 		unpin()
@@ -235,7 +235,7 @@ func (u *undeletion) run(ctx context.Context) error {
 		u.report.Phase = ownership.UndeletionPlanned
 		return nil
 	}
-	u.budget()
+	u.limitWork()
 	done, err := u.execute(ctx)
 	u.reportPostponed()
 	u.report.Phase = ownership.UndeletionIncomplete
@@ -245,8 +245,8 @@ func (u *undeletion) run(ctx context.Context) error {
 	return err
 }
 
-// budget limits the time for writes to what the request asks for.
-func (u *undeletion) budget() {
+// limitWork limits the time for writes to what the request asks for.
+func (u *undeletion) limitWork() {
 	if u.Work == 0 {
 		return
 	}
@@ -256,9 +256,9 @@ func (u *undeletion) budget() {
 	}
 }
 
-// tooLate explains what is left to do by hand if an undeletion has started and its revision was
-// compacted since. It returns other errors unchanged.
-func (u *undeletion) tooLate(err error) error {
+// explainExpired explains what is left to do by hand if an undeletion has started and its revision
+// was compacted since. It returns other errors unchanged.
+func (u *undeletion) explainExpired(err error) error {
 	if u.stage == fresh || !apierrors.IsResourceExpired(err) {
 		return err
 	}
@@ -271,7 +271,7 @@ func (u *undeletion) plan(ctx context.Context) error {
 	if err := u.read(ctx); err != nil {
 		return err
 	}
-	if err := u.loadKnown(ctx); err != nil {
+	if err := u.loadRecorded(ctx); err != nil {
 		return err
 	}
 	if err := u.readCurrent(ctx); err != nil {
@@ -305,7 +305,7 @@ func (u *undeletion) plan(ctx context.Context) error {
 	if err := u.leaveUnviable(ctx); err != nil {
 		return err
 	}
-	if err := u.bind(ctx); err != nil || len(u.report.Problems) > 0 {
+	if err := u.decideBindings(ctx); err != nil || len(u.report.Problems) > 0 {
 		return err
 	}
 	u.reportLost()
@@ -318,10 +318,10 @@ func (u *undeletion) plan(ctx context.Context) error {
 	return u.check(ctx)
 }
 
-// execute restores the graph and releases it. It reports whether that is complete.
+// execute restores the graph and releases it. It reports whether the undeletion is complete.
 func (u *undeletion) execute(ctx context.Context) (bool, error) {
 	if u.stage != releasing {
-		if whole, err := u.restoreWithOthers(ctx); !whole || err != nil {
+		if complete, err := u.restoreAndRecord(ctx); !complete || err != nil {
 			return false, err
 		}
 		if seen, err := u.awaitCaches(ctx); !seen || err != nil {
@@ -332,20 +332,20 @@ func (u *undeletion) execute(ctx context.Context) (bool, error) {
 	return u.release(ctx)
 }
 
-// restoreWithOthers restores the graph and records it, and repeats that if other undeletions ran
-// at the same time: another one may have restored an owner or a dependent of the graph after this
-// one had looked it up. Each undeletion first records what it restored and then reads the records
-// of others, so that of two concurrent ones at least one finds the other.
-func (u *undeletion) restoreWithOthers(ctx context.Context) (bool, error) {
+// restoreAndRecord restores the graph and records the restored objects. It repeats both if another
+// undeletion ran at the same time: that one may have restored an owner or a dependent of the graph
+// after this one had looked it up. Each undeletion records its objects before it reads the other
+// records, so that of two concurrent undeletions at least one finds the other.
+func (u *undeletion) restoreAndRecord(ctx context.Context) (bool, error) {
 	for {
-		if whole, err := u.restoreAll(ctx); !whole || err != nil {
+		if complete, err := u.restoreAll(ctx); !complete || err != nil {
 			return false, err
 		}
 		if err := u.recordRestored(ctx); err != nil {
 			return false, err
 		}
-		others, err := u.hasConcurrent(ctx)
-		if !others || err != nil {
+		concurrent, err := u.hasConcurrent(ctx)
+		if !concurrent || err != nil {
 			return err == nil, err
 		}
 		u.stage = restoring
@@ -355,13 +355,14 @@ func (u *undeletion) restoreWithOthers(ctx context.Context) (bool, error) {
 	}
 }
 
-// restoreAll restores the graph. If the root is a definition, its custom resources can be read and
+// restoreAll restores the graph. It reports whether all objects are restored. If the root is a
+// definition, its custom resources can be read and
 // created only when the API serves the kind again.
 func (u *undeletion) restoreAll(ctx context.Context) (bool, error) {
 	if u.root.kind() != definitionKind || u.isServed(ctx) {
 		return u.restore(ctx)
 	}
-	if whole, err := u.restore(ctx); !whole || err != nil {
+	if complete, err := u.restore(ctx); !complete || err != nil {
 		return false, err
 	}
 	served, err := u.await(ctx, func() bool { return u.isServed(ctx) })
@@ -402,9 +403,8 @@ func (u *undeletion) reportBlocker(ctx context.Context, item *Item, problem stri
 	}
 }
 
-// late reports whether the time of the request is over.
-// late reports whether the time of the request is over.
-func (u *undeletion) late() bool { return u.lateFor(0) }
+// isLate reports whether the time of the request is over.
+func (u *undeletion) isLate() bool { return u.lateFor(0) }
 
 // lateFor reports whether less time than rest is left.
 func (u *undeletion) lateFor(rest time.Duration) bool {

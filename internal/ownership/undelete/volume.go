@@ -33,36 +33,36 @@ var (
 // See https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding.
 type binding struct {
 	volume string
-	// lost says why the claim is restored without its volume; "" if it keeps the volume.
+	// lost is the reason why the claim is restored without its volume; "" if it keeps the volume.
 	lost string
 	// available is true if the volume names no claim.
 	available bool
 	// stale is true if the volume still has the UID of the deleted claim.
 	stale bool
-	// refused says why that UID cannot be replaced; "" if it can.
+	// refused is the reason why that UID cannot be replaced; "" if it can.
 	refused string
 }
 
-// bind decides about the volumes of the claims to restore.
-func (u *undeletion) bind(ctx context.Context) error {
+// decideBindings decides which volumes the restored claims are bound to. It writes nothing.
+func (u *undeletion) decideBindings(ctx context.Context) error {
 	for _, claim := range u.items {
-		comes := claim.Outcome == ownership.UndeletionPending || claim.Outcome == ownership.UndeletionRestored && isRestored(claim)
-		called := volumeOf(claim.then)
-		if claim.kind() != claimKind || !comes || called == "" {
+		willExist := claim.Outcome == ownership.UndeletionPending || claim.Outcome == ownership.UndeletionRestored && isRestored(claim)
+		volumeName := volumeOf(claim.then)
+		if claim.kind() != claimKind || !willExist || volumeName == "" {
 			continue
 		}
-		volume := u.named[name{volumeKind, "", called}]
+		volume := u.named[objectKey{volumeKind, "", volumeName}]
 		if volume != nil && (volume.Outcome == ownership.UndeletionPending || isRestored(volume)) {
-			claim.binding = &binding{volume: called} // The volume is restored too, with the new UID.
+			claim.binding = &binding{volume: volumeName} // The volume is restored too, with the new UID.
 			continue
 		}
-		now, err := u.get(ctx, volumes.GroupVersionResource, "", called)
+		now, err := u.get(ctx, volumes.GroupVersionResource, "", volumeName)
 		if err != nil {
 			return err
 		}
 		claim.binding = bindingOf(claim, now)
 		if claim.binding.stale {
-			if u.May(ctx, "patch", volumes, "", "", called) != nil {
+			if u.May(ctx, "patch", volumes, "", "", volumeName) != nil {
 				claim.binding.refused = "you may not patch it"
 			}
 		}
@@ -113,12 +113,12 @@ func (b *binding) reason() string {
 
 // volumeOf returns the name of the volume that a claim is bound to.
 func volumeOf(claim *unstructured.Unstructured) string {
-	called, _, _ := unstructured.NestedString(claim.Object, "spec", "volumeName")
-	return called
+	volumeName, _, _ := unstructured.NestedString(claim.Object, "spec", "volumeName")
+	return volumeName
 }
 
-// keepVolume sets or removes the volume's name in a claim to be created.
-func (b *binding) keepVolume(claim *unstructured.Unstructured) {
+// setVolume writes the volume's name to a claim to be created, or removes it if the volume is lost.
+func (b *binding) setVolume(claim *unstructured.Unstructured) {
 	if b.lost != "" {
 		unstructured.RemoveNestedField(claim.Object, "spec", "volumeName")
 		return
@@ -126,7 +126,7 @@ func (b *binding) keepVolume(claim *unstructured.Unstructured) {
 	_ = unstructured.SetNestedField(claim.Object, b.volume, "spec", "volumeName")
 }
 
-// rebind sets the new UIDs of claims in their volumes.
+// rebind replaces the UIDs of deleted claims in their volumes by the UIDs of the restored claims.
 func (u *undeletion) rebind(ctx context.Context) error {
 	for _, claim := range u.items {
 		b := claim.binding

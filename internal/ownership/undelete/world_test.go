@@ -131,20 +131,20 @@ func itemOf(then, now *unstructured.Unstructured, owners ...*Item) *Item {
 	return item
 }
 
-// memory is a history with a few states, and the records.
+// memory is an in-memory history with a few states, and an in-memory store of records.
 type memory struct {
 	deletion.History
 	objects map[int64][]*unstructured.Unstructured
 	end     *deletion.End
 	endErr  error
 	records []deletion.Record
-	// known is the revision at any time, 0 if there is none.
-	known int64
-	// oldest is the oldest revision that is not compacted; pins are the pinned revisions. If the
-	// memory is forgetful, only pinned revisions can be read.
-	oldest    int64
-	pins      []int64
-	forgetful bool
+	// atAnyTime is what RevisionAt returns for any time; 0 if no revision is known.
+	atAnyTime int64
+	// oldest is the oldest revision that is not compacted; pins are the pinned revisions. If
+	// onlyPinned is set, only pinned revisions can be read.
+	oldest     int64
+	pins       []int64
+	onlyPinned bool
 	// restored and lost are the records of undeletions.
 	restored []deletion.Restoration
 	lost     []deletion.LostReference
@@ -181,9 +181,9 @@ func (m *memory) Pin(_ context.Context, revision int64) (func(), error) {
 	}, nil
 }
 
-// expired reports whether a revision is compacted before it is read.
+// expired returns an error if a revision is compacted before it is read.
 func (m *memory) expired(revision int64) error {
-	if revision < m.oldest || m.forgetful && !slices.Contains(m.pins, revision) {
+	if revision < m.oldest || m.onlyPinned && !slices.Contains(m.pins, revision) {
 		return errExpired
 	}
 	return nil
@@ -194,7 +194,7 @@ var errExpired = apierrors.NewResourceExpired("not retained any more")
 func (m *memory) Newest(context.Context) (int64, error) { return 100, nil }
 func (m *memory) Oldest(context.Context) (int64, error) { return 1, nil }
 func (m *memory) Time(int64) time.Time                  { return noon }
-func (m *memory) RevisionAt(time.Time) int64            { return m.known }
+func (m *memory) RevisionAt(time.Time) int64            { return m.atAnyTime }
 
 func (m *memory) At(_ context.Context, r schema.GroupResource, namespace, name string, revision int64) (*unstructured.Unstructured, error) {
 	if err := m.expired(revision); err != nil {
@@ -263,7 +263,8 @@ type world struct {
 	asked int
 }
 
-// may returns an error if the caller may not use a verb on an object, or on any if name is empty.
+// may implements Cluster.May: it returns an error if the caller may not use a verb on an object, or,
+// without a name, on all objects.
 func (w *world) may(_ context.Context, verb string, r graph.Resource, subresource, _, name string) error {
 	if !slices.Contains(w.forbidden, verb+" "+path.Join(r.Kind, subresource)) {
 		return nil
@@ -276,14 +277,15 @@ func (w *world) may(_ context.Context, verb string, r graph.Resource, subresourc
 	return fmt.Errorf("you may not %s %s", verb, r.Kind)
 }
 
-func newWorld(t *testing.T, m *memory, there ...*unstructured.Unstructured) *world {
+// newWorld returns a cluster with a history and with existing objects.
+func newWorld(t *testing.T, m *memory, existing ...*unstructured.Unstructured) *world {
 	t.Helper()
 	lists := map[schema.GroupVersionResource]string{}
 	for _, r := range resources {
 		lists[r.GroupVersionResource] = r.Kind + "List"
 	}
 	var objects []runtime.Object
-	for _, o := range there {
+	for _, o := range existing {
 		objects = append(objects, o)
 	}
 	w := &world{memory: m, clock: clocktesting.NewFakeClock(noon), client: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...)}
@@ -313,11 +315,12 @@ func (w *world) writes() (verbs []string) {
 	return verbs
 }
 
-func outcomesOf(items []*Item) (said []string) {
+// outcomesOf returns a line with the name and outcome of each item.
+func outcomesOf(items []*Item) (lines []string) {
 	for _, item := range items {
-		said = append(said, fmt.Sprintf("%s %s", item.Name(), item.Outcome))
+		lines = append(lines, fmt.Sprintf("%s %s", item.Name(), item.Outcome))
 	}
-	return said
+	return lines
 }
 
 var errBroken = errors.New("broken")
