@@ -64,7 +64,9 @@ func (w *world) delete(ctx context.Context, s step) error {
 		}
 	}
 	w.deleted = &deletion{targets: targets, before: before, crashed: s.kill == theServer}
-	if err := w.awaitFates(ctx, before, fates, s.kill == nobody); err != nil {
+	// Between the deletions of several targets, the collector may release one from a dependent that
+	// is deleted next.
+	if err := w.awaitFates(ctx, before, fates, s.kill == nobody && len(targets) == 1); err != nil {
 		return err
 	}
 	for _, f := range fates {
