@@ -26,6 +26,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/roleaggregation"
 	"github.com/kindred-project/kindred/internal/controllers/serviceaccount"
 	"github.com/kindred-project/kindred/internal/controllers/servicecidr"
+	"github.com/kindred-project/kindred/internal/controllers/statefulset"
 	"github.com/kindred-project/kindred/internal/controllers/storagemigration"
 	"github.com/kindred-project/kindred/internal/controllers/volumeprotection"
 )
@@ -51,6 +52,7 @@ func All(options Options) []control.Controller {
 		{Name: replicaset.ReplicationControllerName, Add: replicaset.AddReplicationControllers},
 		{Name: deployment.Name, Add: deployment.Add},
 		{Name: daemonset.Name, Source: daemonset.Source, Add: daemonset.Add},
+		{Name: statefulset.Name, Add: statefulset.Add},
 		{Name: job.Name, Add: job.Add},
 		{Name: job.TTLName, Add: job.AddTTL},
 		{Name: endpointslice.Name, Add: endpointslice.Add},

@@ -225,7 +225,7 @@ func TestUndeleteAsItWas(t *testing.T) {
 	s.input(strings.ReplaceAll(oneOfEach, "OWNER", owner), "create", "-f", "-")
 	s.eventually("all pods run or have ended", func() error {
 		pods := s.running()
-		if all := strings.Join(pods, " "); len(pods) != 9 || strings.Count(all, "Running") != 8 || !strings.Contains(all, "Succeeded") {
+		if all := strings.Join(pods, " "); len(pods) != 10 || strings.Count(all, "Running") != 9 || !strings.Contains(all, "Succeeded") {
 			return fmt.Errorf("%v", pods)
 		}
 		return nil
@@ -233,6 +233,7 @@ func TestUndeleteAsItWas(t *testing.T) {
 	s.jobEnds("done", "complete")
 	s.kubectl("rollout", "status", "deployment/web")
 	s.kubectl("rollout", "status", "daemonset/ds")
+	s.kubectl("rollout", "status", "statefulset/sts")
 
 	var kinds []string
 	for kind := range strings.Lines(s.kubectl("api-resources", "--namespaced", "--verbs=list,get", "-o", "name")) {

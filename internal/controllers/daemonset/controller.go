@@ -165,7 +165,7 @@ func (r *reconciler) step(ctx context.Context, ds *appsv1.DaemonSet) (time.Durat
 	if err := r.report(ctx, ds, status); err != nil || failure != nil {
 		return 0, firstError(failure, err)
 	}
-	return control.SoonerOf(backoff, nextAvailable(v, status, claimed)), nil
+	return control.SoonerOf(backoff, pods.NextAvailable(claimed, ds.Spec.MinReadySeconds, v.now)), nil
 }
 
 // firstError returns the first error that is not nil.
@@ -252,14 +252,4 @@ func (r *reconciler) report(ctx context.Context, ds *appsv1.DaemonSet, status ap
 	updated := ds.DeepCopy()
 	updated.Status = status
 	return owned.IgnoreStale(r.client.Status().Update(ctx, updated))
-}
-
-// nextAvailable returns the time until a ready pod becomes available, for which there is no
-// event.
-func nextAvailable(v view, status appsv1.DaemonSetStatus, claimed []*corev1.Pod) time.Duration {
-	wait, found := pods.NextAvailable(claimed, v.ds.Spec.MinReadySeconds, v.now)
-	if !found && status.NumberReady != status.NumberAvailable {
-		return time.Duration(v.ds.Spec.MinReadySeconds) * time.Second
-	}
-	return wait
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
+	"github.com/kindred-project/kindred/internal/controllers/framework/revisions"
 )
 
 var (
@@ -331,7 +332,7 @@ func TestDuplicateRevisionsAreMerged(t *testing.T) {
 // Another object has the name of the new revision, so the collision count changes the name.
 func TestHashCollision(t *testing.T) {
 	b := newBench(t, 1)
-	data, err := patchTo(&b.read().Spec.Template)
+	data, err := revisions.PatchTo(&b.read().Spec.Template)
 	b.Must(err)
 	wanted := b.revisions.New(b.read(), nil, data, nil)
 	b.Must(b.API.Create(ctx, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: wanted.Name}}))

@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,21 +25,6 @@ type history struct {
 	others  []*appsv1.ControllerRevision
 }
 
-// patchTo returns the strategic merge patch that restores a template. Revisions hold this patch
-// and are identified by it, so its encoding must not change.
-func patchTo(template *corev1.PodTemplateSpec) ([]byte, error) {
-	encoded, err := json.Marshal(template)
-	if err != nil {
-		return nil, err
-	}
-	fields := map[string]any{}
-	if err := json.Unmarshal(encoded, &fields); err != nil {
-		return nil, err
-	}
-	fields["$patch"] = "replace"
-	return json.Marshal(map[string]any{"spec": map[string]any{"template": fields}})
-}
-
 // historyOf reads the DaemonSet's revisions and ensures that exactly one of them, the newest,
 // has its template. It returns the updated pods.
 func (r *reconciler) historyOf(ctx context.Context, ds *appsv1.DaemonSet, selector labels.Selector, claimed []*corev1.Pod) (history, []*corev1.Pod, error) {
@@ -48,7 +32,7 @@ func (r *reconciler) historyOf(ctx context.Context, ds *appsv1.DaemonSet, select
 	if err != nil {
 		return history{}, nil, err
 	}
-	data, err := patchTo(&ds.Spec.Template)
+	data, err := revisions.PatchTo(&ds.Spec.Template)
 	if err != nil {
 		return history{}, nil, err
 	}

@@ -5,7 +5,6 @@ package replicaset
 
 import (
 	"context"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -115,7 +114,7 @@ func (r *reconciler[O, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if failure != nil {
 		return ctrl.Result{}, failure
 	}
-	return ctrl.Result{RequeueAfter: nextCheck(rs, active, status, now)}, nil
+	return ctrl.Result{RequeueAfter: pods.NextAvailable(active, rs.Spec.MinReadySeconds, now)}, nil
 }
 
 // podsOf returns the object's active pods, after adoption and release, and its terminating
@@ -214,19 +213,6 @@ func (r *reconciler[O, P]) report(ctx context.Context, obj P, status appsv1.Repl
 	updated := obj.DeepCopyObject().(P)
 	r.kind.setStatus(updated, status)
 	return owned.IgnoreStale(r.client.Status().Update(ctx, updated))
-}
-
-// nextCheck returns the time until a ready pod becomes available, for which there is no
-// event.
-func nextCheck(rs *appsv1.ReplicaSet, active []*corev1.Pod, status appsv1.ReplicaSetStatus, now time.Time) time.Duration {
-	if status.ReadyReplicas == status.AvailableReplicas {
-		return 0
-	}
-	wait, found := pods.NextAvailable(active, rs.Spec.MinReadySeconds, now)
-	if !found {
-		return time.Duration(rs.Spec.MinReadySeconds) * time.Second
-	}
-	return wait
 }
 
 // adopters returns a request for each object that selects an orphaned pod.

@@ -12,7 +12,7 @@ import (
 )
 
 // fault returns the rule that a reference violates because its owner does not exist or cannot be
-// looked up. It returns "" if the owner exists, is hidden, or is not known to be absent.
+// looked up. It returns "" if the owner exists or is hidden.
 func (s *Snapshot) fault(o *Object, ref graph.Owner) ownership.LintRule {
 	kind, served := s.kinds[ownerKind(ref).GroupKind()]
 	switch {
@@ -31,8 +31,8 @@ func (s *Snapshot) fault(o *Object, ref graph.Owner) ownership.LintRule {
 }
 
 // absent reports whether a reference that is not followed names no object. The collector looks
-// owners up only if its decision depends on the result. Other references are looked up in the
-// snapshot, if it contains all objects of the kind.
+// owners up only if its decision depends on the result; for the rest, a complete list of the kind
+// is as good.
 func (s *Snapshot) absent(o *Object, ref graph.Owner, kind Kind) bool {
 	if ref.Standing != pending {
 		return ref.Standing == dangles
@@ -63,8 +63,8 @@ func countsAsAbsent(fault ownership.LintRule) bool {
 	return false
 }
 
-// findings returns a finding, made by describe, for each reference of o that violates a rule.
-func (s *Snapshot) findings(o *Object, rule ownership.LintRule, describe func(graph.Owner) Finding) []Finding {
+// faulty returns a finding, made by describe, for each reference of o that violates a rule.
+func (s *Snapshot) faulty(o *Object, rule ownership.LintRule, describe func(graph.Owner) Finding) []Finding {
 	var findings []Finding
 	for _, ref := range o.Owners {
 		if s.fault(o, ref) == rule {
@@ -75,11 +75,11 @@ func (s *Snapshot) findings(o *Object, rule ownership.LintRule, describe func(gr
 }
 
 func dangling(s *Snapshot, o *Object) []Finding {
-	return s.findings(o, ownership.RuleDangling, func(ref graph.Owner) Finding {
+	return s.faulty(o, ownership.RuleDangling, func(ref graph.Owner) Finding {
 		f := Finding{
 			Message:     fmt.Sprintf("%s was deleted", nameOf(ref)),
-			Consequence: s.consequence(o),
-			Fix:         s.dropFix(o, ref),
+			Consequence: s.fate(o),
+			Fix:         s.drop(o, ref),
 		}
 		if !s.anyFault(o, ownership.RuleUnservedKind, ownership.RuleClusterToNamespaced) {
 			f.Severity, f.Remedy = ownership.SeverityInfo, "Nothing to do: the garbage collector handles it."
@@ -89,18 +89,18 @@ func dangling(s *Snapshot, o *Object) []Finding {
 }
 
 func neverExisted(s *Snapshot, o *Object) []Finding {
-	return s.findings(o, ownership.RuleNeverExisted, func(ref graph.Owner) Finding {
+	return s.faulty(o, ownership.RuleNeverExisted, func(ref graph.Owner) Finding {
 		return Finding{
 			Message:     fmt.Sprintf("%s with the UID %s does not exist, and has not existed since the server started", nameOf(ref), ref.UID),
-			Consequence: s.consequence(o),
-			Fix:         s.dropFix(o, ref),
+			Consequence: s.fate(o),
+			Fix:         s.drop(o, ref),
 		}
 	})
 }
 
 func wrongUID(s *Snapshot, o *Object) []Finding {
-	return s.findings(o, ownership.RuleWrongUID, func(ref graph.Owner) Finding {
-		f := Finding{Consequence: s.consequence(o)}
+	return s.faulty(o, ownership.RuleWrongUID, func(ref graph.Owner) Finding {
+		f := Finding{Consequence: s.fate(o)}
 		if named, exists := s.named(o, ref); exists {
 			f.Message = fmt.Sprintf("%s has the UID %s, but the reference has %s", nameOf(ref), named.UID, ref.UID)
 		} else {
@@ -111,44 +111,43 @@ func wrongUID(s *Snapshot, o *Object) []Finding {
 }
 
 func crossNamespace(s *Snapshot, o *Object) []Finding {
-	return s.findings(o, ownership.RuleCrossNamespace, func(ref graph.Owner) Finding {
+	return s.faulty(o, ownership.RuleCrossNamespace, func(ref graph.Owner) Finding {
 		return Finding{
 			Message:     fmt.Sprintf("%s is in namespace %q", nameOf(ref), s.byUID[ref.UID].Namespace),
-			Consequence: s.consequence(o),
+			Consequence: s.fate(o),
 		}
 	})
 }
 
 func clusterToNamespaced(s *Snapshot, o *Object) []Finding {
-	return s.findings(o, ownership.RuleClusterToNamespaced, func(ref graph.Owner) Finding {
+	return s.faulty(o, ownership.RuleClusterToNamespaced, func(ref graph.Owner) Finding {
 		return Finding{Message: fmt.Sprintf("%s is namespaced, and the object is cluster-scoped", nameOf(ref))}
 	})
 }
 
 func unservedKind(s *Snapshot, o *Object) []Finding {
-	return s.findings(o, ownership.RuleUnservedKind, func(ref graph.Owner) Finding {
+	return s.faulty(o, ownership.RuleUnservedKind, func(ref graph.Owner) Finding {
 		return Finding{Message: fmt.Sprintf("the kind of %s is not served in group %q", nameOf(ref), ownerKind(ref).Group)}
 	})
 }
 
-// anyFault reports whether a reference of o violates one of the rules.
 func (s *Snapshot) anyFault(o *Object, rules ...ownership.LintRule) bool {
 	return slices.ContainsFunc(o.Owners, func(ref graph.Owner) bool { return slices.Contains(rules, s.fault(o, ref)) })
 }
 
-// consequence describes what the collector does with an object that has an absent owner.
-func (s *Snapshot) consequence(o *Object) string {
+// fate says what the collector does with an object that has an absent owner.
+func (s *Snapshot) fate(o *Object) string {
 	if s.anyFault(o, ownership.RuleUnservedKind, ownership.RuleClusterToNamespaced) {
 		return "The garbage collector leaves the object alone, because another reference cannot be resolved."
 	}
-	if owner, ok := s.presentOwner(o); ok {
+	if owner, ok := s.anOwner(o); ok {
 		return fmt.Sprintf("The garbage collector removes the reference; the object stays with %s.", nameOf(owner))
 	}
 	return "The garbage collector deletes the object."
 }
 
-// presentOwner returns a reference of o whose owner does not count as absent.
-func (s *Snapshot) presentOwner(o *Object) (graph.Owner, bool) {
+// anOwner returns a reference of o whose owner does not count as absent.
+func (s *Snapshot) anOwner(o *Object) (graph.Owner, bool) {
 	i := slices.IndexFunc(o.Owners, func(ref graph.Owner) bool { return !countsAsAbsent(s.fault(o, ref)) })
 	if i < 0 {
 		return graph.Owner{}, false
@@ -156,11 +155,11 @@ func (s *Snapshot) presentOwner(o *Object) (graph.Owner, bool) {
 	return o.Owners[i], true
 }
 
-// dropFix returns the fix that removes the reference to an absent owner, as the collector does if
-// all other references can be resolved. It returns nil if the object has no other owner: the
-// collector keeps an object without references, but should delete this one.
-func (s *Snapshot) dropFix(o *Object, ref graph.Owner) *Fix {
-	if _, ok := s.presentOwner(o); !ok {
+// drop returns the fix that removes the reference to an absent owner, as the collector does when
+// it can. It returns nil if the object has no other owner: without any reference, the collector
+// would keep an object that it should delete.
+func (s *Snapshot) drop(o *Object, ref graph.Owner) *Fix {
+	if _, ok := s.anOwner(o); !ok {
 		return nil
 	}
 	return &Fix{Description: fmt.Sprintf("remove the reference to %s", nameOf(ref)), Remove: &ref.OwnerReference}

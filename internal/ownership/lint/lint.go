@@ -60,7 +60,6 @@ func (f *Fix) Apply(refs []metav1.OwnerReference) []metav1.OwnerReference {
 	return out
 }
 
-// same reports whether two references name the same owner. It ignores their flags.
 func same(a, b metav1.OwnerReference) bool {
 	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion
 }
@@ -81,7 +80,7 @@ var checks = map[ownership.LintRule]func(*Snapshot, *Object) []Finding{
 	ownership.RuleCrossNamespace:       crossNamespace,
 	ownership.RuleClusterToNamespaced:  clusterToNamespaced,
 	ownership.RuleCycle:                cycle,
-	ownership.RuleUnhonouredBlockOwner: blockWithoutEffect,
+	ownership.RuleUnhonouredBlockOwner: unhonouredBlock,
 	ownership.RuleOnHold:               onHold,
 }
 
@@ -117,8 +116,7 @@ func Check(s *Snapshot, rules ...ownership.LintRule) []Finding {
 	return findings
 }
 
-// describedBy sets the object and rule of a finding, and takes fields that the check left empty from
-// the rule's description.
+// describedBy fills in the fields that the check left to the rule's description.
 func (f Finding) describedBy(o *Object, d ownership.LintRuleDescription) Finding {
 	f.Object, f.Rule = o, d.Rule
 	f.Severity = cmp.Or(f.Severity, d.Severity)

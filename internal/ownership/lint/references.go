@@ -18,8 +18,7 @@ import (
 )
 
 // adopting are the kinds whose controllers adopt every object that matches their selector and has
-// no controller. If an object has lost a reference to such a controller, the controller has released
-// it: otherwise it would have adopted it again.
+// no controller. If such a controller does not adopt an object again, it has released it.
 var adopting = map[schema.GroupKind]bool{
 	{Group: "apps", Kind: "DaemonSet"}:         true,
 	{Group: "apps", Kind: "Deployment"}:        true,
@@ -29,8 +28,8 @@ var adopting = map[schema.GroupKind]bool{
 	{Group: "", Kind: "ReplicationController"}: true,
 }
 
-// restorable returns the lost references that no controller restores by adoption and whose owners
-// the caller may read.
+// restorable returns the lost references that only a repair can restore and whose owners the
+// caller may read.
 func (s *Snapshot) restorable(o *Object) []metav1.OwnerReference {
 	var lost []metav1.OwnerReference
 	for _, ref := range o.Lost {
@@ -49,30 +48,30 @@ func lostReference(s *Snapshot, o *Object) []Finding {
 		lost := graph.Owner{OwnerReference: ref}
 		findings = append(findings, Finding{
 			Message: fmt.Sprintf("the reference to %s was removed, but the owner exists", nameOf(lost)),
-			Fix:     s.restoreFix(o, lost),
+			Fix:     s.restore(o, lost),
 			Owners:  []types.UID{ref.UID},
 		})
 	}
 	return findings
 }
 
-// restoreFix returns the fix that restores a lost reference, in the preferred version. It returns
+// restore returns the fix that restores a lost reference, in the preferred version. It returns
 // nil if that would give the object a second controller.
-func (s *Snapshot) restoreFix(o *Object, lost graph.Owner) *Fix {
+func (s *Snapshot) restore(o *Object, lost graph.Owner) *Fix {
 	controlled := slices.ContainsFunc(o.Owners, func(ref graph.Owner) bool { return ptr.Deref(ref.Controller, false) })
 	if controlled && ptr.Deref(lost.Controller, false) {
 		return nil
 	}
 	restored := lost.OwnerReference
-	if preferred, _ := s.preferredVersion(lost); preferred != "" {
+	if preferred, _ := s.version(lost); preferred != "" {
 		restored.APIVersion = preferred
 	}
 	return &Fix{Description: fmt.Sprintf("restore the reference to %s", nameOf(lost)), Add: &restored}
 }
 
-// preferredVersion returns the preferred apiVersion for a reference, or "" if it is not known, and
-// whether the reference's own version is served.
-func (s *Snapshot) preferredVersion(ref graph.Owner) (preferred string, served bool) {
+// version returns the preferred apiVersion for a reference, or "" if it is not known, and whether
+// the reference's own version is served.
+func (s *Snapshot) version(ref graph.Owner) (preferred string, served bool) {
 	gvk := ownerKind(ref)
 	versions := s.kinds[gvk.GroupKind()].Versions
 	if len(versions) == 0 {
@@ -84,29 +83,28 @@ func (s *Snapshot) preferredVersion(ref graph.Owner) (preferred string, served b
 }
 
 func staleVersion(s *Snapshot, o *Object) []Finding {
-	return s.otherVersions(o, true, "%s is named in version %s; the preferred version is %s")
+	return s.versions(o, true, "%s is named in version %s; the preferred version is %s")
 }
 
 func unservedVersion(s *Snapshot, o *Object) []Finding {
-	return s.otherVersions(o, false, "%s is named in version %s, which is not served; %s is")
+	return s.versions(o, false, "%s is named in version %s, which is not served; %s is")
 }
 
-// otherVersions finds the references that should name the preferred version: those whose own version
-// is served, or those whose own version is not.
-func (s *Snapshot) otherVersions(o *Object, ownServed bool, format string) []Finding {
+// versions finds the references that should name another version.
+func (s *Snapshot) versions(o *Object, whereServed bool, format string) []Finding {
 	var findings []Finding
 	for _, ref := range o.Owners {
-		preferred, served := s.preferredVersion(ref)
-		if preferred == "" || preferred == ref.APIVersion || served != ownServed || s.fault(o, ref) != "" {
+		preferred, served := s.version(ref)
+		if preferred == "" || preferred == ref.APIVersion || served != whereServed || s.fault(o, ref) != "" {
 			continue
 		}
-		fixed := ref.OwnerReference
-		fixed.APIVersion = preferred
+		bumped := ref.OwnerReference
+		bumped.APIVersion = preferred
 		findings = append(findings, Finding{
 			Message: fmt.Sprintf(format, nameOf(ref), ref.APIVersion, preferred),
 			Fix: &Fix{
 				Description: fmt.Sprintf("name %s in version %s", nameOf(ref), preferred),
-				Remove:      &ref.OwnerReference, Add: &fixed,
+				Remove:      &ref.OwnerReference, Add: &bumped,
 			},
 		})
 	}
@@ -141,12 +139,12 @@ func twoControllers(_ *Snapshot, o *Object) []Finding {
 	return []Finding{{Message: fmt.Sprintf("%d controllers: %s", len(names), enumerate(names))}}
 }
 
-// blockWithoutEffect finds blockOwnerDeletion where it has no effect. The garbage collector honors
+// unhonouredBlock finds blockOwnerDeletion where it has no effect. The garbage collector honors
 // it: it removes the finalizer foregroundDeletion from an owner when no followed reference blocks
 // the owner. So it has no effect in a reference that is not followed, or for an owner that the
 // collector does not watch. A reference to a deleted owner is no finding: there is nothing to
 // block.
-func blockWithoutEffect(s *Snapshot, o *Object) []Finding {
+func unhonouredBlock(s *Snapshot, o *Object) []Finding {
 	var findings []Finding
 	for _, ref := range o.Owners {
 		if !ptr.Deref(ref.BlockOwnerDeletion, false) {
@@ -186,8 +184,8 @@ func (s *Snapshot) unfollowed(o *Object, ref graph.Owner) string {
 // connected component once, at its first object by name, with a shortest cycle through that
 // object.
 func cycle(s *Snapshot, o *Object) []Finding {
-	component := s.cycles[o]
-	if component == nil || component[0] != o {
+	set := s.cycles[o]
+	if set == nil || set[0] != o {
 		return nil
 	}
 	shortest := s.shortestCycle(o)
@@ -199,7 +197,7 @@ func cycle(s *Snapshot, o *Object) []Finding {
 		names = append(names[:listed-1], "...", names[len(names)-1])
 	}
 	message := "ownership cycle: " + strings.Join(names, " is owned by ")
-	if more := len(component) - len(shortest); more > 0 {
+	if more := len(set) - len(shortest); more > 0 {
 		message += fmt.Sprintf("; %d more in further cycles with these", more)
 	}
 	return []Finding{{Message: message}}
@@ -220,7 +218,7 @@ func (s *Snapshot) visibleOwners(o *Object) []*Object {
 func (s *Snapshot) findCycles() {
 	component := graph.Components(s.objects, s.visibleOwners)
 	members := map[int][]*Object{}
-	for _, o := range s.objects { // They are sorted, so each component is sorted too.
+	for _, o := range s.objects { // They are sorted, so every set is sorted too.
 		members[component[o]] = append(members[component[o]], o)
 	}
 	for _, set := range members {
@@ -236,22 +234,22 @@ func (s *Snapshot) findCycles() {
 // shortestCycle returns a shortest path from o, which is in a cycle, through its owners back to o,
 // without the last o.
 func (s *Snapshot) shortestCycle(o *Object) []*Object {
-	dependentOf := map[*Object]*Object{} // the object from which the search reached an owner
-	for queue := []*Object{o}; len(queue) > 0; {
-		at := queue[0]
-		queue = queue[1:]
+	below := map[*Object]*Object{}
+	for level := []*Object{o}; len(level) > 0; {
+		at := level[0]
+		level = level[1:]
 		for _, owner := range s.visibleOwners(at) {
 			if owner == o {
 				path := []*Object{at}
-				for ; at != o; at = dependentOf[at] {
-					path = append(path, dependentOf[at])
+				for ; at != o; at = below[at] {
+					path = append(path, below[at])
 				}
 				slices.Reverse(path)
 				return path
 			}
-			if dependentOf[owner] == nil {
-				dependentOf[owner] = at
-				queue = append(queue, owner)
+			if below[owner] == nil {
+				below[owner] = at
+				level = append(level, owner)
 			}
 		}
 	}
@@ -261,7 +259,6 @@ func (s *Snapshot) shortestCycle(o *Object) []*Object {
 // listed is the maximum number of names in a message.
 const listed = 5
 
-// enumerate joins names, and counts those beyond the first few.
 func enumerate(names []string) string {
 	if more := len(names) - listed; more > 0 {
 		names = append(slices.Clone(names[:listed]), fmt.Sprintf("%d more", more))

@@ -83,8 +83,8 @@ func (m *Mover) store(ctx context.Context, item *Item, k kind) (*unstructured.Un
 // knowsAll reports whether the new UID of every UID of the graph that an item contains is known.
 func (m *Mover) knowsAll(item *Item) bool {
 	unknown := map[types.UID]bool{}
-	isUnknown := func(uid types.UID) bool { return m.graph.isCopied(uid) && m.uids[uid] == "" }
-	transplant.Mentions(Clean(item.Object, m.graph.isCopiedName).Object, isUnknown, unknown)
+	isUnknown := func(uid types.UID) bool { return m.graph.copied(uid) && m.uids[uid] == "" }
+	transplant.Mentions(Clean(item.Object, m.graph.moves).Object, isUnknown, unknown)
 	transplant.Mentions(statusOf(item.Object), isUnknown, unknown)
 	return len(unknown) == 0
 }
@@ -92,7 +92,7 @@ func (m *Mover) knowsAll(item *Item) bool {
 // desired returns the copy to create for an item: cleaned, on hold, marked, and with the new UIDs
 // as far as they are known.
 func (m *Mover) desired(item *Item, k kind) *unstructured.Unstructured {
-	object := Clean(item.Object, m.graph.isCopiedName)
+	object := Clean(item.Object, m.graph.moves)
 	var owners []metav1.OwnerReference
 	for _, ref := range object.GetOwnerReferences() {
 		// A reference to an owner that does not exist yet would let the garbage collector delete
@@ -109,10 +109,10 @@ func (m *Mover) desired(item *Item, k kind) *unstructured.Unstructured {
 	object.SetNamespace(namespace)
 	object.SetOwnerReferences(owners)
 	own := mark{
-		Move: m.plan.ID, For: kubectlName(item.kind(), name), from: item.UID(),
-		APIVersion: item.Object.GetAPIVersion(), Digest: digest(item.Object, m.graph.isCopiedName),
+		Move: m.plan.ID, For: short(item.kind(), name), from: item.UID(),
+		APIVersion: item.Object.GetAPIVersion(), Digest: digest(item.Object, m.graph.moves),
 	}
-	own.Held = Hold(object, isSized(item.kind()) && m.graph.isCopied(item.controller()))
+	own.Held = Hold(object, isSized(item.kind()) && m.graph.copied(item.controller()))
 	_ = unstructured.SetNestedField(object.Object, own.text(), "metadata", "annotations", own.key())
 	if !k.status {
 		if status := statusOf(item.Object); status != nil {

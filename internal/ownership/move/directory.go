@@ -62,19 +62,19 @@ func readDirectory(path string) (*directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	var contents index
-	if err := yaml.UnmarshalStrict(text, &contents); err != nil {
+	var list index
+	if err := yaml.UnmarshalStrict(text, &list); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(path, indexFile), err)
 	}
-	if contents.Kind != indexKind || len(contents.Items) == 0 {
+	if list.Kind != indexKind || len(list.Items) == 0 {
 		return nil, fmt.Errorf("%s is not the index of a move", filepath.Join(path, indexFile))
 	}
 	roots := map[types.UID]bool{}
-	for _, uid := range contents.Roots {
+	for _, uid := range list.Roots {
 		roots[uid] = true
 	}
 	var objects []*unstructured.Unstructured
-	for _, entry := range contents.Items {
+	for _, entry := range list.Items {
 		object, err := readEntry(path, entry)
 		if err != nil {
 			return nil, err
@@ -82,13 +82,12 @@ func readDirectory(path string) (*directory, error) {
 		objects = append(objects, object)
 	}
 	g := Assemble(objects, roots)
-	if g.ID() != contents.ID {
+	if g.ID() != list.ID {
 		return nil, fmt.Errorf("%s: its roots are not among its objects", filepath.Join(path, indexFile))
 	}
 	return &directory{path, g}, nil
 }
 
-// readEntry reads the object of an index entry and verifies its checksum.
 func readEntry(path string, entry indexEntry) (*unstructured.Unstructured, error) {
 	if !filepath.IsLocal(entry.File) {
 		return nil, fmt.Errorf("%s names %q, which is outside of the directory", filepath.Join(path, indexFile), entry.File)
@@ -102,10 +101,10 @@ func readEntry(path string, entry indexEntry) (*unstructured.Unstructured, error
 		return nil, fmt.Errorf("%s is not what was written: its checksum differs from the one in %s", name, indexFile)
 	}
 	// Decode as JSON, so that integers stay integers.
-	encoded, err := yaml.YAMLToJSON(text)
+	text, err = yaml.YAMLToJSON(text)
 	object := &unstructured.Unstructured{}
 	if err == nil {
-		err = object.UnmarshalJSON(encoded)
+		err = object.UnmarshalJSON(text)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -116,7 +115,6 @@ func readEntry(path string, entry indexEntry) (*unstructured.Unstructured, error
 	return object, nil
 }
 
-// sumOf returns the SHA-256 of a file's content, in hexadecimal.
 func sumOf(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
@@ -137,8 +135,7 @@ func checkEmptyDirectory(path string) error {
 	}
 }
 
-// writeDirectory writes the graph to ToDirectory. It replaces the temporary directory of an interrupted
-// run.
+// writeDirectory writes the graph. It replaces the temporary directory of an interrupted run.
 func (m *Mover) writeDirectory() error {
 	path := filepath.Clean(m.ToDirectory)
 	partial := fmt.Sprintf("%s.partial-%s", path, m.plan.ID)
@@ -149,19 +146,19 @@ func (m *Mover) writeDirectory() error {
 	if err := os.MkdirAll(partial, 0o700); err != nil {
 		return err
 	}
-	contents := index{Kind: indexKind, ID: m.plan.ID}
+	list := index{Kind: indexKind, ID: m.plan.ID}
 	for i, item := range m.graph.moved() {
 		m.Progress(fmt.Sprintf("writing %s", item))
 		if item.Root {
-			contents.Roots = append(contents.Roots, item.UID())
+			list.Roots = append(list.Roots, item.UID())
 		}
 		entry, err := writeEntry(partial, i, item)
 		if err != nil {
 			return err
 		}
-		contents.Items = append(contents.Items, entry)
+		list.Items = append(list.Items, entry)
 	}
-	text, err := yaml.Marshal(contents)
+	text, err := yaml.Marshal(list)
 	if err != nil {
 		return err
 	}
@@ -179,11 +176,10 @@ func (m *Mover) writeDirectory() error {
 	if err := durable.RenameDir(partial, path); err != nil {
 		return err
 	}
-	m.report.Copied = len(contents.Items)
+	m.report.Copied = len(list.Items)
 	return nil
 }
 
-// writeEntry writes the object of an item, without managedFields, and returns its index entry.
 func writeEntry(path string, number int, item *Item) (indexEntry, error) {
 	object := item.Object.DeepCopy()
 	object.SetManagedFields(nil)

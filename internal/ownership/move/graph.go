@@ -18,15 +18,15 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
-// Action is what a move does with an object of the graph.
-type Action string
+// Fate is what a move does with an object of the graph.
+type Fate string
 
 const (
 	// Moved: the object is copied to the target and removed at the source.
-	Moved Action = "Move"
+	Moved Fate = "Move"
 	// Remade: the object is not copied, because its controller moves and recreates it at the
 	// target. It is removed at the source.
-	Remade Action = "Remake"
+	Remade Fate = "Remake"
 )
 
 // Item is an object of the graph.
@@ -34,12 +34,10 @@ type Item struct {
 	// Object is the object at the source; only its metadata if it is Remade.
 	Object *unstructured.Unstructured
 	Root   bool
-	Action Action
-	// Outside are the references to owners that are not copied: they are not part of the graph, or
-	// are Remade.
+	Fate   Fate
+	// Outside are the owners that are not part of the graph, or are Remade.
 	Outside []metav1.OwnerReference
-	// Late are the UIDs of the owners that come after the item in the order, because they are in a
-	// cycle with it.
+	// Late are the UIDs of owners that come after the item, because they are in a cycle.
 	Late []types.UID
 }
 
@@ -54,14 +52,13 @@ func (i *Item) controller() (uid types.UID) {
 	return ""
 }
 
-// kubectlName names an object as kubectl does: deployment.apps/web.
-func kubectlName(kind schema.GroupKind, name string) string {
+// short names an object as kubectl does: deployment.apps/web.
+func short(kind schema.GroupKind, name string) string {
 	return strings.ToLower(kind.String()) + "/" + name
 }
 
-// describe names an object and its namespace in a message.
 func describe(object *unstructured.Unstructured) string {
-	text := kubectlName(object.GroupVersionKind().GroupKind(), object.GetName())
+	text := short(object.GroupVersionKind().GroupKind(), object.GetName())
 	if object.GetNamespace() == "" {
 		return text
 	}
@@ -95,7 +92,7 @@ func (g *Graph) leavingRoots() []*Item {
 
 // moved returns the items to copy, in order.
 func (g *Graph) moved() []*Item {
-	return slices.DeleteFunc(slices.Clone(g.Items), func(i *Item) bool { return i.Action != Moved })
+	return slices.DeleteFunc(slices.Clone(g.Items), func(i *Item) bool { return i.Fate != Moved })
 }
 
 // dependents returns the items by the UIDs of their owners.
@@ -109,20 +106,19 @@ func (g *Graph) dependents() map[types.UID][]*Item {
 	return of
 }
 
-// nameKey returns a map key for a kind, namespace and name.
 func nameKey(kind schema.GroupKind, namespace, name string) string {
 	return kind.String() + " " + namespace + "/" + name
 }
 
-// isCopiedName reports whether the object with a kind, namespace and name is copied.
-func (g *Graph) isCopiedName(kind schema.GroupKind, namespace, name string) bool {
+// moves reports whether the object of a kind and name is copied.
+func (g *Graph) moves(kind schema.GroupKind, namespace, name string) bool {
 	return g.names[nameKey(kind, namespace, name)]
 }
 
-// isCopied reports whether the object with a UID is copied.
-func (g *Graph) isCopied(uid types.UID) bool {
+// copied reports whether the object with a UID is copied.
+func (g *Graph) copied(uid types.UID) bool {
 	item, found := g.byUID[uid]
-	return found && item.Action == Moved
+	return found && item.Fate == Moved
 }
 
 // Members returns the UIDs of the roots and their direct and indirect dependents among objects. It
@@ -154,23 +150,23 @@ func Members(objects []metav1.Object, roots map[types.UID]bool) map[types.UID]bo
 	return members
 }
 
-// Assemble returns the graph of objects, which are the roots and all their dependents, in order.
+// Assemble returns the graph of its members.
 func Assemble(objects []*unstructured.Unstructured, roots map[types.UID]bool) *Graph {
 	g := &Graph{byUID: map[types.UID]*Item{}, names: map[string]bool{}}
 	items := make([]*Item, 0, len(objects))
 	for _, object := range objects {
-		item := &Item{Object: object, Root: roots[object.GetUID()], Action: Moved}
+		item := &Item{Object: object, Root: roots[object.GetUID()], Fate: Moved}
 		items = append(items, item)
 		g.byUID[object.GetUID()] = item
 	}
 	slices.SortFunc(items, func(a, b *Item) int { return cmp.Compare(sortKey(a), sortKey(b)) })
-	g.decideActions(items)
+	g.decideFates(items)
 	for _, item := range items {
-		if item.Action == Moved {
+		if item.Fate == Moved {
 			g.names[nameKey(item.kind(), item.Object.GetNamespace(), item.Object.GetName())] = true
 		}
 		for _, ref := range item.Object.GetOwnerReferences() {
-			if !g.isCopied(ref.UID) {
+			if !g.copied(ref.UID) {
 				item.Outside = append(item.Outside, ref)
 			}
 		}
@@ -184,21 +180,19 @@ func sortKey(i *Item) string {
 	return strings.Join([]string{namespace, i.kind().String(), name}, " ")
 }
 
-// decideActions marks as Remade the objects that a controller of the graph recreates, and the objects
+// decideFates marks as Remade the objects that a controller of the graph recreates, and the objects
 // that only such objects own.
-func (g *Graph) decideActions(items []*Item) {
+func (g *Graph) decideFates(items []*Item) {
 	for changed := true; changed; {
 		changed = false
 		for _, item := range items {
-			if item.Action == Moved && g.isRemade(item) {
-				item.Action, changed = Remade, true
+			if item.Fate == Moved && g.isRemade(item) {
+				item.Fate, changed = Remade, true
 			}
 		}
 	}
 }
 
-// isRemade reports whether a controller of the graph recreates the item, or all its owners are
-// Remade. A root that only Remade objects own is moved.
 func (g *Graph) isRemade(item *Item) bool {
 	if g.byUID[item.controller()] != nil && isRecreatable(item.Object) {
 		return true
@@ -206,7 +200,7 @@ func (g *Graph) isRemade(item *Item) bool {
 	owners := ownerUIDs(item.Object)
 	return !item.Root && len(owners) > 0 && !slices.ContainsFunc(owners, func(uid types.UID) bool {
 		owner, found := g.byUID[uid]
-		return !found || owner.Action == Moved
+		return !found || owner.Fate == Moved
 	})
 }
 
@@ -220,87 +214,64 @@ func isRecreatable(object *unstructured.Unstructured) bool {
 // contains another one's UID comes after it where possible; otherwise the UID is replaced when both
 // exist.
 func (g *Graph) order(items []*Item) {
-	s := newSorter(g, items)
-	for len(g.Items) < len(items) {
-		if len(s.ready) == 0 {
-			s.place(s.breakCycle())
-			continue
-		}
-		item := s.ready[0]
-		s.ready = s.ready[1:]
-		if !s.placed[item] {
-			s.place(item)
-		}
-	}
-}
-
-// sorter sorts the items of a graph topologically.
-type sorter struct {
-	graph *Graph
-	items []*Item
-	// owners and mentioned have the UIDs of the items that an item waits for until they are placed:
-	// its owners, and the other items whose UIDs it contains.
-	owners, mentioned map[*Item]map[types.UID]bool
-	// waiting has the items that wait for the item with a UID.
-	waiting map[types.UID][]*Item
-	// ready are items that wait for no other. placed are those in graph.Items.
-	ready  []*Item
-	placed map[*Item]bool
-}
-
-func newSorter(g *Graph, items []*Item) *sorter {
-	s := &sorter{
-		graph: g, items: items, placed: map[*Item]bool{}, waiting: map[types.UID][]*Item{},
-		owners: map[*Item]map[types.UID]bool{}, mentioned: map[*Item]map[types.UID]bool{},
-	}
+	owners, others := map[*Item]map[types.UID]bool{}, map[*Item]map[types.UID]bool{}
+	waiting := map[types.UID][]*Item{} // the items that wait for an object
 	for _, item := range items {
-		owners, mentioned := map[types.UID]bool{}, map[types.UID]bool{}
+		owners[item], others[item] = map[types.UID]bool{}, map[types.UID]bool{}
 		for _, uid := range ownerUIDs(item.Object) {
 			if g.byUID[uid] != nil && uid != item.UID() {
-				owners[uid] = true
+				owners[item][uid] = true
 			}
 		}
-		if item.Action == Moved {
+		if item.Fate == Moved {
 			transplant.Mentions(item.Object.Object, func(uid types.UID) bool {
-				return g.byUID[uid] != nil && uid != item.UID() && !owners[uid]
-			}, mentioned)
+				return g.byUID[uid] != nil && uid != item.UID() && !owners[item][uid]
+			}, others[item])
 		}
-		for _, uids := range []map[types.UID]bool{owners, mentioned} {
-			for uid := range uids {
-				s.waiting[uid] = append(s.waiting[uid], item)
+		for _, of := range []map[types.UID]bool{owners[item], others[item]} {
+			for uid := range of {
+				waiting[uid] = append(waiting[uid], item)
 			}
 		}
-		s.owners[item], s.mentioned[item] = owners, mentioned
-		if s.isReady(item) {
-			s.ready = append(s.ready, item)
+	}
+	placed := map[*Item]bool{}
+	var ready []*Item
+	place := func(item *Item) {
+		placed[item] = true
+		g.Items = append(g.Items, item)
+		for _, dependent := range waiting[item.UID()] {
+			delete(owners[dependent], item.UID())
+			delete(others[dependent], item.UID())
+			if !placed[dependent] && len(owners[dependent])+len(others[dependent]) == 0 {
+				ready = append(ready, dependent)
+			}
 		}
 	}
-	return s
-}
-
-func (s *sorter) isReady(item *Item) bool { return len(s.owners[item])+len(s.mentioned[item]) == 0 }
-
-// place makes an item the next one in the order.
-func (s *sorter) place(item *Item) {
-	s.placed[item] = true
-	s.graph.Items = append(s.graph.Items, item)
-	for _, waiting := range s.waiting[item.UID()] {
-		delete(s.owners[waiting], item.UID())
-		delete(s.mentioned[waiting], item.UID())
-		if !s.placed[waiting] && s.isReady(waiting) {
-			s.ready = append(s.ready, waiting)
+	for _, item := range items {
+		if len(owners[item])+len(others[item]) == 0 {
+			ready = append(ready, item)
 		}
+	}
+	for len(g.Items) < len(items) {
+		if len(ready) > 0 {
+			item := ready[0]
+			ready = ready[1:]
+			if !placed[item] {
+				place(item)
+			}
+			continue
+		}
+		place(g.next(items, placed, owners))
 	}
 }
 
-// breakCycle returns an item to place although it waits: one that waits only for items whose UIDs it
-// contains, if possible, and otherwise one in a cycle of owners.
-func (s *sorter) breakCycle() *Item {
+// next breaks a cycle: one of contained UIDs if possible, otherwise one of owners.
+func (g *Graph) next(items []*Item, placed map[*Item]bool, owners map[*Item]map[types.UID]bool) *Item {
 	var item *Item
-	for _, candidate := range s.items {
+	for _, candidate := range items {
 		switch {
-		case s.placed[candidate]:
-		case len(s.owners[candidate]) == 0:
+		case placed[candidate]:
+		case len(owners[candidate]) == 0:
 			return candidate
 		case item == nil:
 			item = candidate
@@ -309,13 +280,13 @@ func (s *sorter) breakCycle() *Item {
 	// The item may only depend on a cycle. Following its owners leads into one.
 	for seen := map[*Item]bool{}; !seen[item]; {
 		seen[item] = true
-		item = s.graph.byUID[slices.Min(slices.Collect(maps.Keys(s.owners[item])))]
+		item = g.byUID[slices.Min(slices.Collect(maps.Keys(owners[item])))]
 	}
-	item.Late = slices.Sorted(maps.Keys(s.owners[item]))
+	item.Late = slices.Sorted(maps.Keys(owners[item]))
 	return item
 }
 
-// cycle describes the cycle of an item with Late owners.
+// cycle describes the ownership of an item whose owners come after it.
 func (g *Graph) cycle(item *Item) string {
 	var owners []string
 	for _, uid := range item.Late {

@@ -98,7 +98,7 @@ func TestAssemble(t *testing.T) {
 				for _, uid := range item.Late {
 					late[name] = append(late[name], string(uid))
 				}
-				if item.Action == Remade {
+				if item.Fate == Remade {
 					name = "[" + name + "]"
 				}
 				got = append(got, name)
@@ -188,7 +188,7 @@ func TestID(t *testing.T) {
 func TestInheritedMarks(t *testing.T) {
 	owner, owned := object("apps/v1", "Deployment", "web"), object("apps/v1", "ReplicaSet", "web-1", "web")
 	of := func(o *unstructured.Unstructured, from types.UID) mark {
-		return mark{Move: "m", For: kubectlName(o.GroupVersionKind().GroupKind(), o.GetName()), from: from, Digest: "d"}
+		return mark{Move: "m", For: short(o.GroupVersionKind().GroupKind(), o.GetName()), from: from, Digest: "d"}
 	}
 	a, b := of(owner, "a"), of(owned, "b")
 	owned.SetAnnotations(map[string]string{a.key(): a.text(), b.key(): b.text(), "other": "x"})

@@ -57,7 +57,7 @@ func markOf(object *unstructured.Unstructured) mark {
 	for key, text := range object.GetAnnotations() {
 		uid, found := strings.CutPrefix(key, markDomain)
 		m := mark{from: types.UID(uid)}
-		if found && json.Unmarshal([]byte(text), &m) == nil && m.For == kubectlName(object.GroupVersionKind().GroupKind(), object.GetName()) {
+		if found && json.Unmarshal([]byte(text), &m) == nil && m.For == short(object.GroupVersionKind().GroupKind(), object.GetName()) {
 			return m
 		}
 	}

@@ -250,7 +250,7 @@ func (m *Mover) readAgain(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("%s has changed, and the changed graph cannot move: %s", m.source, strings.Join(plan.Problems, "; "))
 	}
 	for _, item := range m.graph.moved() {
-		if g.isCopied(item.UID()) {
+		if g.copied(item.UID()) {
 			continue
 		}
 		reason, err := m.whyNotMoved(ctx, item.Object, item.UID())
@@ -299,5 +299,5 @@ func (m *Mover) whyNotMoved(ctx context.Context, like *unstructured.Unstructured
 
 // digestOf is like digest, but includes the owners, which are sent too.
 func (m *Mover) digestOf(item *Item) string {
-	return strings.Join(append(ownersOf(item.Object), digest(item.Object, m.graph.isCopiedName)), "\n")
+	return strings.Join(append(ownersOf(item.Object), digest(item.Object, m.graph.moves)), "\n")
 }

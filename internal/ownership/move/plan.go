@@ -52,7 +52,7 @@ type Planned struct {
 	Name       string    `json:"name"`
 	UID        types.UID `json:"uid"`
 	Root       bool      `json:"root,omitempty"`
-	Action     Action    `json:"action"`
+	Action     Fate      `json:"action"`
 	// Copied is true if the target already has the copy, from an interrupted run.
 	Copied bool `json:"copied,omitempty"`
 	// Hold says how the copy is paused until the release; Keep says why the source keeps the
@@ -98,13 +98,13 @@ func planOf(g *Graph, consent Consent) *Plan {
 		if reason, found := refused[item.kind()]; found {
 			p.problem("%s does not move: %s", item, reason)
 		}
-		if item.Object.GetDeletionTimestamp() != nil && item.Action == Moved {
+		if item.Object.GetDeletionTimestamp() != nil && item.Fate == Moved {
 			p.problem("%s is being deleted; wait until it is gone", item)
 		}
 		if other := markOf(item.Object); other.Move != "" {
 			p.problem("%s came with another move, %s, which is not finished; run that again first", item, other.Move)
 		}
-		if item.Action == Moved {
+		if item.Fate == Moved {
 			p.checkOwners(g, item, consent)
 			p.checkFinalizers(item, consent)
 			p.checkContent(g, item)
@@ -124,9 +124,9 @@ func plannedOf(item *Item) Planned {
 	planned := Planned{
 		APIVersion: item.Object.GetAPIVersion(), Kind: item.Object.GetKind(),
 		Namespace: item.Object.GetNamespace(), Name: item.Object.GetName(), UID: item.UID(),
-		Root: item.Root, Action: item.Action,
+		Root: item.Root, Action: item.Fate,
 	}
-	if h, found := holdOf(item.kind()); found && item.Action == Moved {
+	if h, found := holdOf(item.kind()); found && item.Fate == Moved {
 		planned.Hold = h.says
 	}
 	return planned
@@ -137,7 +137,7 @@ func (p *Plan) checkOwners(g *Graph, item *Item, consent Consent) {
 		p.note("%s; that reference is added when both exist", g.cycle(item))
 	}
 	for _, ref := range item.Outside {
-		owner := kubectlName(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name)
+		owner := short(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name)
 		if consent.DropOutsideOwners {
 			p.note("%s loses its owner %s, which does not move", item, owner)
 			continue
@@ -164,7 +164,7 @@ func (p *Plan) checkContent(g *Graph, item *Item) {
 	switch item.kind() {
 	case schema.GroupKind{Kind: "PersistentVolumeClaim"}:
 		volume, _, _ := unstructured.NestedString(item.Object.Object, "spec", "volumeName")
-		if volume != "" && !g.isCopiedName(schema.GroupKind{Kind: "PersistentVolume"}, "", volume) {
+		if volume != "" && !g.moves(schema.GroupKind{Kind: "PersistentVolume"}, "", volume) {
 			p.note("the data of %s does not move: the target provisions a new, empty volume; to move the volume, name persistentvolume/%s as well, if the target can reach its storage", item, volume)
 		}
 	case schema.GroupKind{Kind: "Service"}:

@@ -91,8 +91,8 @@ func TestVerbsAtSource(t *testing.T) {
 	}
 }
 
-// writeTestDirectory writes a graph of two objects. It returns the directory and the graph.
-func writeTestDirectory(t *testing.T) (string, *Graph) {
+// written returns a directory with a graph of two objects, and the graph.
+func written(t *testing.T) (string, *Graph) {
 	t.Helper()
 	g := Assemble([]*unstructured.Unstructured{object("v1", "ConfigMap", "a"), object("v1", "Secret", "b", "a")}, map[types.UID]bool{"a": true})
 	_ = unstructured.SetNestedField(g.Items[0].Object.Object, int64(7), "spec", "whole")
@@ -115,7 +115,7 @@ func writeTestDirectory(t *testing.T) (string, *Graph) {
 }
 
 func TestDirectory(t *testing.T) {
-	path, g := writeTestDirectory(t)
+	path, g := written(t)
 	got, err := readDirectory(path)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestBrokenDirectory(t *testing.T) {
 		}, "its roots are not among its objects"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			path, _ := writeTestDirectory(t)
+			path, _ := written(t)
 			if err := tt.do(path); err != nil {
 				t.Fatal(err)
 			}

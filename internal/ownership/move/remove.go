@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// goneLimit limits the wait for deletions to complete: the grace period of pods and the work of
-	// the garbage collector take time.
+	// goneLimit limits the wait for deletions, which may take a pod's grace period or the garbage
+	// collector's time.
 	goneLimit = 2 * time.Minute
 	gonePoll  = 200 * time.Millisecond
 )
@@ -36,25 +36,24 @@ type removal struct {
 	graph *Graph
 	// dependents has the items by the UIDs of their owners.
 	dependents map[types.UID][]*Item
-	// copies has the copies by the UIDs of the originals. copiedNames has their name keys.
-	copies      map[types.UID]*unstructured.Unstructured
-	copiedNames map[string]bool
-	// leaving are dependents that were not copied and are deleted last, because their owner is
-	// deleted with the policy Orphan; see leavingMark.
+	// copies has the copies by the UIDs of the originals.
+	copies map[types.UID]*unstructured.Unstructured
+	names  map[string]bool
+	// leaving are objects that were not copied and whose owner is deleted with the policy Orphan.
 	leaving []*unstructured.Unstructured
 	// kept has the UIDs of originals that stay, with all their dependents.
 	kept map[types.UID]bool
-	// deleted are the originals whose deletion was requested. They may still wait for finalizers.
-	deleted []*unstructured.Unstructured
+	// gone are the deleted originals.
+	gone []*unstructured.Unstructured
 }
 
 // remove removes the remaining originals. An original that has changed since it was copied stays.
 func (m *Mover) remove(ctx context.Context) error {
-	r := &removal{Mover: m, copies: map[types.UID]*unstructured.Unstructured{}, copiedNames: map[string]bool{}, kept: map[types.UID]bool{}}
+	r := &removal{Mover: m, copies: map[types.UID]*unstructured.Unstructured{}, names: map[string]bool{}, kept: map[types.UID]bool{}}
 	var refs []Ref
 	for _, object := range m.copies {
 		r.copies[markOf(object).from] = object
-		r.copiedNames[nameKey(object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName())] = true
+		r.names[nameKey(object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName())] = true
 		refs = append(refs, Ref{object.GroupVersionKind(), object.GetNamespace(), object.GetName()})
 	}
 	if err := r.read(ctx, namespacesOf(refs)); err != nil {
@@ -66,17 +65,17 @@ func (m *Mover) remove(ctx context.Context) error {
 			return err
 		}
 	}
-	existing, err := r.awaitGone(ctx)
+	left, err := r.awaitGone(ctx)
 	if err != nil {
 		return err
 	}
-	r.report.Removed = len(r.deleted) - existing
+	r.report.Removed = len(r.gone) - left
 	for _, object := range r.leaving {
 		if err := m.delete(ctx, m.Source, object, metav1.DeletePropagationBackground); err != nil {
 			return err
 		}
 	}
-	r.deleted = r.leaving
+	r.gone = r.leaving
 	_, err = r.awaitGone(ctx)
 	return err
 }
@@ -89,14 +88,14 @@ func (r *removal) read(ctx context.Context, namespaces []string) error {
 		return err
 	}
 	all := make([]metav1.Object, len(listed))
-	originals := map[types.UID]bool{}
+	left := map[types.UID]bool{}
 	for i, object := range listed {
 		all[i] = object
 		if r.copies[object.GetUID()] != nil {
-			originals[object.GetUID()] = true
+			left[object.GetUID()] = true
 		}
 	}
-	members := Members(all, originals)
+	members := Members(all, left)
 	var objects []*unstructured.Unstructured
 	for _, object := range listed {
 		known, err := metadataOf(object)
@@ -104,7 +103,7 @@ func (r *removal) read(ctx context.Context, namespaces []string) error {
 		case err != nil:
 			return err
 		case members[object.GetUID()]:
-			delete(members, object.GetUID()) // Add it once, even if it is listed twice.
+			delete(members, object.GetUID())
 			objects = append(objects, known)
 		case object.Annotations[leavingMark] == r.plan.ID:
 			r.leaving = append(r.leaving, known)
@@ -115,31 +114,29 @@ func (r *removal) read(ctx context.Context, namespaces []string) error {
 	return nil
 }
 
-// keep notes that an original stays at the source, and why.
 func (r *removal) keep(item *Item, reason string) {
 	r.kept[item.UID()] = true
 	r.report.Kept = append(r.report.Kept, Kept{item.String(), reason})
 }
 
-// removeItem removes an original, or notes why it stays.
 func (r *removal) removeItem(ctx context.Context, item *Item) error {
-	stored := r.copies[item.UID()]
+	object := r.copies[item.UID()]
 	for _, uid := range ownerUIDs(item.Object) {
 		if r.kept[uid] {
 			r.keep(item, "its owner stays")
 			return nil
 		}
 	}
-	if stored == nil && item.Action == Remade {
+	if object == nil && item.Fate == Remade {
 		return nil // It is deleted with its owner.
 	}
-	if stored == nil {
+	if object == nil {
 		r.keep(item, "it was created after the copy")
 		return nil
 	}
 	var reason string
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
-		reason, err = r.removeCopied(ctx, item, stored)
+		reason, err = r.removeCopied(ctx, item, object)
 		return err
 	})
 	if err == nil && reason != "" {
@@ -148,10 +145,10 @@ func (r *removal) removeItem(ctx context.Context, item *Item) error {
 	return err
 }
 
-// removeCopied removes an original if its content is still that of its copy. Otherwise it returns why
-// the original stays. The resourceVersion that it compares is the precondition of the deletion.
-func (r *removal) removeCopied(ctx context.Context, item *Item, stored *unstructured.Unstructured) (string, error) {
-	own := markOf(stored)
+// removeCopied removes an original whose content is the copied one, with the state that it has
+// compared as a precondition. Otherwise it returns why the original stays.
+func (r *removal) removeCopied(ctx context.Context, item *Item, object *unstructured.Unstructured) (string, error) {
+	own := markOf(object)
 	like := item.Object.DeepCopy()
 	like.SetAPIVersion(own.APIVersion)
 	now, err := r.Source.get(ctx, like)
@@ -182,13 +179,12 @@ func (r *removal) removeCopied(ctx context.Context, item *Item, stored *unstruct
 	if err := r.delete(ctx, r.Source, now, policy); err != nil {
 		return "", err
 	}
-	r.deleted = append(r.deleted, now)
+	r.gone = append(r.gone, now)
 	return "", nil
 }
 
-// wasCopied reports whether the object with a kind, namespace and name was copied.
 func (r *removal) wasCopied(kind schema.GroupKind, namespace, name string) bool {
-	return r.copiedNames[nameKey(kind, namespace, name)]
+	return r.names[nameKey(kind, namespace, name)]
 }
 
 // propagation returns the policy to delete an owner with. It is Background if all dependents are
@@ -197,15 +193,15 @@ func (r *removal) wasCopied(kind schema.GroupKind, namespace, name string) bool 
 // the owner's deletion, nothing else would show that they belong to the graph.
 func (r *removal) propagation(ctx context.Context, owner *Item) (metav1.DeletionPropagation, error) {
 	var remade []*unstructured.Unstructured
-	hasCopied := false
+	others := false
 	for _, item := range r.dependents[owner.UID()] {
-		if item.Action == Remade {
+		if item.Fate == Remade {
 			remade = append(remade, item.Object)
 		} else {
-			hasCopied = true
+			others = true
 		}
 	}
-	if !hasCopied {
+	if !others {
 		return metav1.DeletePropagationBackground, nil
 	}
 	for _, object := range remade {
@@ -224,10 +220,10 @@ func (r *removal) propagation(ctx context.Context, owner *Item) (metav1.Deletion
 	return metav1.DeletePropagationOrphan, nil
 }
 
-// awaitGone waits until the objects in r.deleted no longer exist. After goneLimit it reports which of
-// them still exist, and why, and returns their number.
+// awaitGone waits until all deleted objects are gone. After goneLimit it reports which objects
+// still exist, and why, and returns their number.
 func (r *removal) awaitGone(ctx context.Context) (int, error) {
-	waiting := r.deleted
+	waiting := r.gone
 	err := wait.PollUntilContextTimeout(ctx, gonePoll, goneLimit, true, func(limited context.Context) (_ bool, err error) {
 		r.Progress(fmt.Sprintf("waiting until %d objects are gone at the source", len(waiting)))
 		waiting, err = r.present(limited, waiting)
@@ -239,12 +235,12 @@ func (r *removal) awaitGone(ctx context.Context) (int, error) {
 	if err == nil {
 		return 0, nil
 	}
-	// The timeout may have interrupted the last call of present.
+	// The timeout may have interrupted the last reading.
 	if waiting, err = r.present(ctx, waiting); err != nil {
 		return 0, err
 	}
 	for _, object := range waiting {
-		r.report.Kept = append(r.report.Kept, Kept{describe(object), whyNotGone(object)})
+		r.report.Kept = append(r.report.Kept, Kept{describe(object), lingering(object)})
 	}
 	return len(waiting), nil
 }
@@ -265,8 +261,8 @@ func (r *removal) present(ctx context.Context, objects []*unstructured.Unstructu
 	return found, nil
 }
 
-// whyNotGone explains what the deletion of an object waits for.
-func whyNotGone(object *unstructured.Unstructured) string {
+// lingering explains what the deletion of an object waits for.
+func lingering(object *unstructured.Unstructured) string {
 	if object.GetDeletionTimestamp() == nil {
 		return "it exists again, or the source has not started to delete it"
 	}
@@ -293,8 +289,8 @@ func whyNotGone(object *unstructured.Unstructured) string {
 	}
 }
 
-// delete deletes an object with its UID and resourceVersion as preconditions. Recreatable objects are
-// deleted with the UID only: their controllers change them all the time, and they are not copied.
+// delete deletes an object with its UID and resourceVersion as preconditions. Objects that change
+// all the time, because their controller will recreate them, are deleted with the UID only.
 func (m *Mover) delete(ctx context.Context, c *Cluster, object *unstructured.Unstructured, policy metav1.DeletionPropagation) error {
 	k, err := c.served(ctx, object)
 	if err != nil {
@@ -312,8 +308,7 @@ func (m *Mover) delete(ctx context.Context, c *Cluster, object *unstructured.Uns
 	return c.wrapError(err)
 }
 
-// patch applies a merge patch to an object, with its UID as a precondition. It returns nil if the
-// object was deleted.
+// patch applies a merge patch to the object with the same UID. It returns nil if that was deleted.
 func (m *Mover) patch(ctx context.Context, c *Cluster, object *unstructured.Unstructured, changes map[string]any) (*unstructured.Unstructured, error) {
 	k, err := c.served(ctx, object)
 	if err != nil {
@@ -334,7 +329,6 @@ func (m *Mover) patch(ctx context.Context, c *Cluster, object *unstructured.Unst
 	return patched, nil
 }
 
-// annotate sets annotations of an object, or removes those whose value is nil.
 func (m *Mover) annotate(ctx context.Context, c *Cluster, object *unstructured.Unstructured, changes map[string]any) (*unstructured.Unstructured, error) {
 	return m.patch(ctx, c, object, map[string]any{"metadata": map[string]any{"annotations": changes}})
 }
@@ -355,7 +349,7 @@ func (m *Mover) release(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := m.removeCopiedMarks(ctx); err != nil {
+	if err := m.sweep(ctx); err != nil {
 		return err
 	}
 	if err := m.releaseNamespaces(ctx); err != nil {
@@ -364,9 +358,9 @@ func (m *Mover) release(ctx context.Context) error {
 	return m.deleteAnchor(ctx)
 }
 
-// removeCopiedMarks removes marks that controllers copied to dependents. The owners no longer have
-// marks, so no more are copied.
-func (m *Mover) removeCopiedMarks(ctx context.Context) error {
+// sweep removes marks that controllers copied to dependents. The owners no longer have marks, so no
+// more are copied.
+func (m *Mover) sweep(ctx context.Context) error {
 	for _, object := range append(slices.Clone(m.copies), m.touched...) {
 		if len(object.GetOwnerReferences()) == 0 {
 			continue

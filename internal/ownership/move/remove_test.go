@@ -74,7 +74,7 @@ func awaiting(source slow, gone []*unstructured.Unstructured, there ...runtime.O
 		served[k.GroupVersionKind] = k
 	}
 	m := &Mover{Options: Options{Source: &Cluster{Name: "the source", dynamic: source, kinds: &kinds{served: served}}, Progress: func(string) {}}}
-	return &removal{Mover: m, deleted: gone}
+	return &removal{Mover: m, gone: gone}
 }
 
 // TestAwaitGone: objects that are not deleted in time are reported with what they wait for, whether

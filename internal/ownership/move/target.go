@@ -36,7 +36,7 @@ func (m *Mover) planSource(ctx context.Context) error {
 			return err
 		}
 		m.checkAccess(ctx, m.Source, k, item.Object.GetNamespace(), checked, verbs...)
-		if item.Action != Moved {
+		if item.Fate != Moved {
 			continue
 		}
 		if m.plan.Objects[i].Keep, err = keepAtSource(ctx, m.Source, item.Object); err != nil {
@@ -52,9 +52,9 @@ func (m *Mover) planSource(ctx context.Context) error {
 // verbsAtSource returns the verbs that the removal of an item needs. A Remade item is deleted with
 // its owner, unless the owner has other dependents and is deleted with the policy Orphan.
 func verbsAtSource(item *Item, dependents map[types.UID][]*Item) []string {
-	if item.Action == Remade {
+	if item.Fate == Remade {
 		for _, uid := range ownerUIDs(item.Object) {
-			if slices.ContainsFunc(dependents[uid], func(other *Item) bool { return other.Action == Moved }) {
+			if slices.ContainsFunc(dependents[uid], func(other *Item) bool { return other.Fate == Moved }) {
 				return []string{"delete", "patch"}
 			}
 		}
@@ -101,7 +101,7 @@ func (m *Mover) planTarget(ctx context.Context) error {
 	at := anchorRef(m.roots)
 	m.checkAccess(ctx, m.Target, known.served[at.GroupVersionKind], at.Namespace, checked, "get", "create", "patch", "delete")
 	for i, item := range m.graph.Items {
-		if item.Action != Moved {
+		if item.Fate != Moved {
 			continue
 		}
 		gvk := item.Object.GroupVersionKind()
@@ -261,7 +261,7 @@ func (m *Mover) dryRun(ctx context.Context, in func(namespace string) bool) erro
 		if err != nil {
 			return err
 		}
-		object := Clean(item.Object, m.graph.isCopiedName)
+		object := Clean(item.Object, m.graph.moves)
 		_, err = m.Target.objects(k, object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldManager: manager, DryRun: []string{metav1.DryRunAll}})
 		switch status := apierrors.APIStatus(nil); {
 		case err == nil:
@@ -305,7 +305,7 @@ func (m *Mover) planStale(ctx context.Context) error {
 	}
 	for _, object := range found.copies {
 		own := markOf(object)
-		if m.graph.isCopied(own.from) {
+		if m.graph.copied(own.from) {
 			continue
 		}
 		like := object.DeepCopy()

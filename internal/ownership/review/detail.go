@@ -25,9 +25,9 @@ func sortObjects(objects []graph.Object) {
 	slices.SortFunc(objects, func(a, b graph.Object) int { return referenceOf(a).Compare(referenceOf(b)) })
 }
 
-// maxGets is the number of objects of a resource in a namespace up to which they are read one by
-// one. For more objects, a list is cheaper.
-const maxGets = 16
+// few is the number of objects in one place up to which they are read one by one. For more, a list
+// is cheaper.
+const few = 16
 
 // read reads the chosen objects in full. It omits those that no longer exist.
 func (q *question) read(ctx context.Context, objects map[types.UID]graph.Object, chosen map[types.UID]bool) (map[types.UID]detail, error) {
@@ -41,7 +41,7 @@ func (q *question) read(ctx context.Context, objects map[types.UID]graph.Object,
 	details := map[types.UID]detail{}
 	for p, objects := range places {
 		read := q.get
-		if len(objects) > maxGets {
+		if len(objects) > few {
 			read = q.list
 		}
 		found, err := read(ctx, p, objects)

@@ -23,8 +23,8 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// explainEnding explains a deletion, from its record or from the history.
-func (e *explanation) explainEnding(ctx context.Context, r graph.Resource, ending deletion.Ending) ownership.ExplainedDeletion {
+// ended explains a deletion, from its record or from the history.
+func (e *explanation) ended(ctx context.Context, r graph.Resource, ending deletion.Ending) ownership.ExplainedDeletion {
 	if !ending.Recorded {
 		return e.unrecorded(ctx, r, ending)
 	}

@@ -38,7 +38,7 @@ func validateExplanation(review *ownership.OwnershipExplanation) field.ErrorList
 
 // explain explains why an object exists or was deleted.
 func (q *question) explain(ctx context.Context, spec *ownership.OwnershipExplanationSpec) (ownership.OwnershipExplanationStatus, error) {
-	r, err := q.resourceToExplain(ctx, spec)
+	r, err := q.explained(ctx, spec)
 	if err != nil {
 		return ownership.OwnershipExplanationStatus{}, err
 	}
@@ -50,7 +50,7 @@ func (q *question) explain(ctx context.Context, spec *ownership.OwnershipExplana
 		}
 	}
 	if !r.Watched {
-		return q.explainUnserved(ctx, r, ref)
+		return q.unserved(ctx, r, ref)
 	}
 	// Check access before reading: only callers who may get an object may learn whether it ever
 	// existed.
@@ -65,9 +65,9 @@ func (q *question) explain(ctx context.Context, spec *ownership.OwnershipExplana
 	return e.living(ctx, object)
 }
 
-// explainUnserved explains an object of a kind whose definition was deleted.
-func (q *question) explainUnserved(ctx context.Context, r graph.Resource, ref ownership.ObjectReference) (ownership.OwnershipExplanationStatus, error) {
-	if err := checkNamespace(r, ref.Namespace, true); err != nil {
+// unserved explains an object of a kind whose definition was deleted.
+func (q *question) unserved(ctx context.Context, r graph.Resource, ref ownership.ObjectReference) (ownership.OwnershipExplanationStatus, error) {
+	if err := inPlace(r, ref.Namespace, true); err != nil {
 		return ownership.OwnershipExplanationStatus{}, err
 	}
 	if err := q.access.require(ctx, "get", r, ref.Namespace, ref.Name); err != nil {
@@ -108,13 +108,13 @@ func (e *explanation) living(ctx context.Context, object graph.Object) (ownershi
 	if err != nil {
 		return e.status, err
 	}
-	current := ownership.ExplainedDeletion{Object: e.status.Object, By: ownership.DeletionAgent{Kind: ownership.AgentUnknown}}
+	begun := ownership.ExplainedDeletion{Object: e.status.Object, By: ownership.DeletionAgent{Kind: ownership.AgentUnknown}}
 	for _, ending := range endings {
 		if ending.Record.UID == object.UID {
-			current = e.explainEnding(ctx, e.resource, ending)
+			begun = e.ended(ctx, e.resource, ending)
 			continue
 		}
-		e.status.Earlier = append(e.status.Earlier, e.explainEnding(ctx, e.resource, ending))
+		e.status.Earlier = append(e.status.Earlier, e.ended(ctx, e.resource, ending))
 	}
 	if !object.Deleting {
 		return e.status, nil
@@ -123,7 +123,7 @@ func (e *explanation) living(ctx context.Context, object graph.Object) (ownershi
 	if err := e.waits(ctx, object); err != nil {
 		return e.status, err
 	}
-	return e.status, e.follow(ctx, current)
+	return e.status, e.follow(ctx, begun)
 }
 
 // gone explains an object that was deleted.
@@ -138,9 +138,9 @@ func (e *explanation) gone(ctx context.Context) (ownership.OwnershipExplanationS
 		return e.status, unknown
 	}
 	for _, earlier := range endings[1:] {
-		e.status.Earlier = append(e.status.Earlier, e.explainEnding(ctx, e.resource, earlier))
+		e.status.Earlier = append(e.status.Earlier, e.ended(ctx, e.resource, earlier))
 	}
-	last := e.explainEnding(ctx, e.resource, endings[0])
+	last := e.ended(ctx, e.resource, endings[0])
 	e.status.Object, e.status.State = last.Object, ownership.StateGone
 	return e.status, e.follow(ctx, last)
 }
@@ -160,7 +160,7 @@ func (e *explanation) endings(ctx context.Context, r graph.Resource, namespace, 
 	return endings, err
 }
 
-// chainLimit is the maximum number of deletions whose causes are added to an explanation.
+// chainLimit is the maximum number of deletions in an explanation.
 const chainLimit = 100
 
 // follow adds a deletion and the chain of deletions that caused it.
@@ -178,13 +178,13 @@ func (e *explanation) follow(ctx context.Context, first ownership.ExplainedDelet
 			}
 		}
 	}
-	correctTimes(e.status.Deletions)
+	inTurn(e.status.Deletions)
 	return nil
 }
 
-// correctTimes corrects the times of unrecorded deletions, which are known only to the minute: a
-// deletion cannot be earlier than its cause. Causes come after their effects in deletions.
-func correctTimes(deletions []ownership.ExplainedDeletion) {
+// inTurn corrects the times of unrecorded deletions, which are known only to the minute: a deletion
+// cannot be earlier than its cause. Causes come after their effects in deletions.
+func inTurn(deletions []ownership.ExplainedDeletion) {
 	times := map[ownership.ObjectReference]*metav1.MicroTime{}
 	for i := range slices.Backward(deletions) {
 		d := &deletions[i]
@@ -214,7 +214,7 @@ func (e *explanation) followTo(ctx context.Context, cause ownership.ObjectRefere
 		return err
 	}
 	if len(endings) > 0 {
-		explained = e.explainEnding(ctx, r, endings[0])
+		explained = e.ended(ctx, r, endings[0])
 	}
 	e.status.Deletions = append(e.status.Deletions, explained)
 	return nil

@@ -147,8 +147,8 @@ func (q *question) servedOrFormer(ctx context.Context, apiVersion, kind string) 
 	return r, nil
 }
 
-// resourceToExplain returns the resource of the object to explain.
-func (q *question) resourceToExplain(ctx context.Context, spec *ownership.OwnershipExplanationSpec) (graph.Resource, error) {
+// explained returns the resource of the object to explain.
+func (q *question) explained(ctx context.Context, spec *ownership.OwnershipExplanationSpec) (graph.Resource, error) {
 	if spec.Type == "" {
 		return q.servedOrFormer(ctx, spec.Object.APIVersion, spec.Object.Kind)
 	}

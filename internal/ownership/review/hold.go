@@ -38,14 +38,13 @@ func kindOfObject(o graph.Object) schema.GroupKind {
 	return schema.GroupKind{Group: o.Group, Kind: o.Kind}
 }
 
-// checksOnly reports whether rule is the only rule that is checked.
-func (in *inspection) checksOnly(rule ownership.LintRule) bool {
+// isOnlyOf reports whether objects are checked only by one rule.
+func (in *inspection) isOnlyOf(rule ownership.LintRule) bool {
 	return len(in.spec.Rules) > 0 && !slices.ContainsFunc(in.spec.Rules, func(r ownership.LintRule) bool { return r != rule })
 }
 
-// readHolds reads why objects are on hold: one by one or, for many objects of a resource in a
-// namespace, by a list.
-func (in *inspection) readHolds(ctx context.Context, objects []*lint.Object) {
+// hold reads why objects are on hold: one by one or, for many objects in one place, by a list.
+func (in *inspection) hold(ctx context.Context, objects []*lint.Object) {
 	if len(in.spec.Rules) > 0 && !slices.Contains(in.spec.Rules, ownership.RuleOnHold) {
 		return
 	}
@@ -61,8 +60,8 @@ func (in *inspection) readHolds(ctx context.Context, objects []*lint.Object) {
 		places[p][o.UID] = o
 	}
 	for p, held := range places {
-		if len(held) > maxGets {
-			in.listHolds(ctx, p, held)
+		if len(held) > few {
+			in.holdAll(ctx, p, held)
 			continue
 		}
 		for _, o := range held {
@@ -74,8 +73,8 @@ func (in *inspection) readHolds(ctx context.Context, objects []*lint.Object) {
 	}
 }
 
-// listHolds lists the objects of a place page by page, and sets the Hold of those in held.
-func (in *inspection) listHolds(ctx context.Context, p place, held map[types.UID]*lint.Object) {
+// holdAll reads the objects of a place page by page.
+func (in *inspection) holdAll(ctx context.Context, p place, held map[types.UID]*lint.Object) {
 	client := in.Metadata.Resource(p.GroupVersionResource).Namespace(p.namespace)
 	for options := (metav1.ListOptions{Limit: listLimit}); ; {
 		list, err := client.List(ctx, options)

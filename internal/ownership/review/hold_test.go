@@ -95,12 +95,12 @@ func TestHoldsAreShown(t *testing.T) {
 // TestManyHolds checks that many objects on hold are read by a list.
 func TestManyHolds(t *testing.T) {
 	w := newWorld(t)
-	for i := range 3 * maxGets {
+	for i := range 3 * few {
 		name := fmt.Sprintf("back-%d", i)
 		w.add(configMaps, "a", name, onHold(interrupted(name)))
 	}
 	s, err := w.lint(ownership.OwnershipLintSpec{Rules: []ownership.LintRule{ownership.RuleOnHold}})
-	if err != nil || len(s.Findings) != 3*maxGets || !strings.Contains(s.Findings[0].Message, "widget.example.com/root") {
+	if err != nil || len(s.Findings) != 3*few || !strings.Contains(s.Findings[0].Message, "widget.example.com/root") {
 		t.Errorf("%v, %d findings", err, len(s.Findings))
 	}
 }

@@ -124,7 +124,7 @@ func (q *question) inspect(ctx context.Context, spec *ownership.OwnershipLintSpe
 	}
 	objects := in.readable(ctx)
 	in.label(ctx, objects)
-	in.readHolds(ctx, objects)
+	in.hold(ctx, objects)
 	for _, f := range lint.Check(lint.NewSnapshot(objects, in.kinds(ctx)), spec.Rules...) {
 		if in.concerns(&f) {
 			in.findings = append(in.findings, f)
@@ -146,7 +146,7 @@ func (in *inspection) take(root *graph.Object) {
 	}
 	in.Collector.View(func(g *graph.Graph) {
 		matters := func(_ graph.Resource, in string) bool { return namespace == "" || in == namespace || in == "" }
-		if in.checksOnly(ownership.RuleOnHold) && root == nil {
+		if in.isOnlyOf(ownership.RuleOnHold) && root == nil {
 			in.objects = slices.DeleteFunc(g.Held(), func(o graph.Object) bool { return !matters(o.Resource, o.Namespace) })
 		} else {
 			in.objects = g.Select(matters)
@@ -206,14 +206,14 @@ func (in *inspection) choose(root *graph.Object) {
 			owned[ref.UID] = append(owned[ref.UID], o.UID)
 		}
 	}
-	in.selected[root.UID] = true
-	for queue := []types.UID{root.UID}; len(queue) > 0; {
-		id := queue[0]
-		queue = queue[1:]
+	level := []types.UID{root.UID}
+	for in.selected[root.UID] = true; len(level) > 0; {
+		id := level[0]
+		level = level[1:]
 		for _, dependent := range owned[id] {
 			if !in.selected[dependent] {
 				in.selected[dependent] = true
-				queue = append(queue, dependent)
+				level = append(level, dependent)
 			}
 		}
 	}

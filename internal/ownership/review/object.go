@@ -47,9 +47,8 @@ func (q *question) served(apiVersion, kind string) (graph.Resource, error) {
 	return resource, nil
 }
 
-// checkNamespace checks that a namespace is given only for a namespaced kind and, if it is required,
-// that it is given for every namespaced kind.
-func checkNamespace(r graph.Resource, namespace string, required bool) error {
+// inPlace checks that a namespace is given if and only if the kind is namespaced.
+func inPlace(r graph.Resource, namespace string, required bool) error {
 	switch {
 	case !r.Namespaced && namespace != "":
 		return apierrors.NewBadRequest(fmt.Sprintf("kind %s is cluster-scoped, but namespace %q is given", r.Kind, namespace))
@@ -74,7 +73,7 @@ func (q *question) findBy(ctx context.Context, read reader, ref ownership.Object
 	if err != nil {
 		return graph.Object{}, err
 	}
-	if err := checkNamespace(r, ref.Namespace, true); err != nil {
+	if err := inPlace(r, ref.Namespace, true); err != nil {
 		return graph.Object{}, err
 	}
 	if err := q.access.require(ctx, "get", r, ref.Namespace, ref.Name); err != nil {
@@ -93,7 +92,7 @@ func (q *question) findBy(ctx context.Context, read reader, ref ownership.Object
 
 // choose returns the objects that a selector matches.
 func (q *question) choose(ctx context.Context, r graph.Resource, namespace string, selector *metav1.LabelSelector) ([]graph.Object, error) {
-	if err := checkNamespace(r, namespace, false); err != nil {
+	if err := inPlace(r, namespace, false); err != nil {
 		return nil, err
 	}
 	if err := q.access.require(ctx, "list", r, namespace, ""); err != nil {

@@ -151,7 +151,7 @@ func (q *question) reader(specs []ownership.DeletionTarget) reader {
 	}
 	lists := map[place]map[string]*metav1.PartialObjectMetadata{}
 	return func(ctx context.Context, r graph.Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
-		if count[where{schema.GroupKind{Group: r.Group, Kind: r.Kind}, namespace}] <= maxGets {
+		if count[where{schema.GroupKind{Group: r.Group, Kind: r.Kind}, namespace}] <= few {
 			return q.getMetadata(ctx, r, namespace, name)
 		}
 		p := place{r, namespace}

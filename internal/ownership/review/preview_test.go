@@ -184,7 +184,7 @@ func TestPreviewOfSeveral(t *testing.T) {
 func TestPreviewOfMany(t *testing.T) {
 	w := newWorld(t)
 	var targets []ownership.DeletionTarget
-	for i := range 3 * maxGets {
+	for i := range 3 * few {
 		w.add(pods, "a", fmt.Sprintf("pod-%02d", i), nil)
 		targets = append(targets, target(pods, "a", fmt.Sprintf("pod-%02d", i)))
 	}

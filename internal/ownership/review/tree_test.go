@@ -32,8 +32,6 @@ func named(objects []ownership.TreeObject) []string {
 	return names
 }
 
-// middle adds a chain of objects with owners above and dependents below "middle". It returns a
-// reference to "middle".
 func middle(w *world) ownership.ObjectReference {
 	w.add(spaces, "", "cluster-wide", nil)
 	w.add(configMaps, "a", "top", ownedBy(spaces, "cluster-wide"))
@@ -86,19 +84,19 @@ func TestTreeDepth(t *testing.T) {
 func TestTreeOfMany(t *testing.T) {
 	w := newWorld(t)
 	w.add(configMaps, "a", "root", nil)
-	for i := range 3 * maxGets {
+	for i := range 3 * few {
 		w.add(pods, "a", fmt.Sprintf("pod-%02d", i), ownedBy(configMaps, "root"))
 	}
 	s, err := w.tree(ownership.OwnershipTreeSpec{Object: ownership.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "a", Name: "root"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if names := named(s.Objects); len(names) != 3*maxGets+1 || !slices.IsSorted(names[1:]) {
+	if names := named(s.Objects); len(names) != 3*few+1 || !slices.IsSorted(names[1:]) {
 		t.Errorf("objects %v", names)
 	}
 }
 
-func TestTreeOfTerminatingObject(t *testing.T) {
+func TestTreeOfWhatIsBeingDeleted(t *testing.T) {
 	w := newWorld(t)
 	now := metav1.Now()
 	w.add(configMaps, "a", "root", func(o *unstructured.Unstructured) {
@@ -137,9 +135,9 @@ func TestTreeOrder(t *testing.T) {
 	}
 }
 
-// TestTreeOmitsInvalidOwners: a reference to an object in another namespace does not make that object
-// an owner, although the UID is right.
-func TestTreeOmitsInvalidOwners(t *testing.T) {
+// TestTreeLeavesInvalidOwnersOut: an object that is referred to from another namespace is not an
+// owner, although it has the UID.
+func TestTreeLeavesInvalidOwnersOut(t *testing.T) {
 	w := newWorld(t)
 	w.add(configMaps, "a", "root", nil)
 	w.add(configMaps, "b", "stranger", ownedBy(configMaps, "root"))

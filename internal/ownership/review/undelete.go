@@ -36,7 +36,7 @@ func (q *question) undelete(ctx context.Context, spec *ownership.UndeletionSpec)
 	if err != nil {
 		return ownership.UndeletionStatus{}, err
 	}
-	if err := checkNamespace(r, spec.Object.Namespace, true); err != nil {
+	if err := inPlace(r, spec.Object.Namespace, true); err != nil {
 		return ownership.UndeletionStatus{}, err
 	}
 	if err := q.access.require(ctx, "get", r, spec.Object.Namespace, spec.Object.Name); err != nil {
@@ -47,7 +47,7 @@ func (q *question) undelete(ctx context.Context, spec *ownership.UndeletionSpec)
 		return ownership.UndeletionStatus{}, err
 	}
 	cluster := undelete.Cluster{
-		History: q.History, Records: q.Records, Resources: q.watched, Owner: q.object, Served: q.servedResource,
+		History: q.History, Records: q.Records, Resources: q.watched, Owner: q.object, Served: q.servedAs,
 		Objects: q.Objects, Caller: caller, May: q.access.requireOf, Seen: q.Seen, Clock: q.Clock,
 	}
 	request := undelete.Request{
@@ -61,11 +61,11 @@ func (q *question) undelete(ctx context.Context, spec *ownership.UndeletionSpec)
 	if err != nil {
 		return ownership.UndeletionStatus{}, err
 	}
-	return q.undeletionStatus(ctx, r, report), nil
+	return q.reported(ctx, r, report), nil
 }
 
-// undeletionStatus converts a report to a status. It omits objects that the caller may not read.
-func (q *question) undeletionStatus(ctx context.Context, r graph.Resource, report *undelete.Report) ownership.UndeletionStatus {
+// reported converts a report to a status. It omits objects that the caller may not read.
+func (q *question) reported(ctx context.Context, r graph.Resource, report *undelete.Report) ownership.UndeletionStatus {
 	e := explanation{question: q}
 	undone := e.deletion(ctx, r, report.Deletion)
 	s := ownership.UndeletionStatus{
@@ -121,14 +121,13 @@ func (q *question) watched() (resources []graph.Resource) {
 	return resources
 }
 
-// object returns an object from the garbage collector's graph.
 func (q *question) object(uid types.UID) (object graph.Object, known bool) {
 	q.Collector.View(func(g *graph.Graph) { object, known = g.Object(uid) })
 	return object, known
 }
 
-// servedResource returns the resource that serves a kind.
-func (q *question) servedResource(kind schema.GroupKind) (r graph.Resource, served bool) {
+// servedAs returns the resource that serves a kind.
+func (q *question) servedAs(kind schema.GroupKind) (r graph.Resource, served bool) {
 	q.Collector.View(func(g *graph.Graph) { r, served = g.Served(kind) })
 	return r, served
 }
@@ -143,7 +142,7 @@ func validateHistory(review *ownership.DeletionHistory) field.ErrorList {
 // history lists the deletions that can be undone.
 func (q *question) history(ctx context.Context, spec *ownership.DeletionHistorySpec) (ownership.DeletionHistoryStatus, error) {
 	var s ownership.DeletionHistoryStatus
-	if err := q.requireGet(ctx, spec); err != nil {
+	if err := q.mayAskFor(ctx, spec); err != nil {
 		return s, err
 	}
 	oldest, err := q.History.Oldest(ctx)
@@ -161,13 +160,13 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 	for _, r := range q.watched() {
 		served[r.GroupResource().String()] = r
 	}
-	byUID := map[types.UID]deletion.Record{}
+	begun := map[types.UID]deletion.Record{}
 	for _, record := range requested {
-		byUID[record.UID] = record
+		begun[record.UID] = record
 	}
-	inCascade := func(record deletion.Record) bool {
+	followed := func(record deletion.Record) bool {
 		return slices.ContainsFunc(record.References, func(ref metav1.OwnerReference) bool {
-			owner, known := byUID[ref.UID]
+			owner, known := begun[ref.UID]
 			return known && owner.Precedes(record) && record.Follows(owner.Policy)
 		})
 	}
@@ -176,8 +175,8 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 		r, known := served[record.Resource.String()]
 		switch {
 		case !known || !isSelected(spec, r, record):
-		case inCascade(record), kindOf(record.By) == ownership.AgentController, kindOf(record.By) == ownership.AgentNode, kindOf(record.By) == ownership.AgentServer:
-			// Undone, it would happen again: an owner's deletion or a component caused it.
+		case followed(record), kindOf(record.By) == ownership.AgentController, kindOf(record.By) == ownership.AgentNode, kindOf(record.By) == ownership.AgentServer:
+			// It was a consequence of another deletion or state, and would happen again.
 		case !q.access.mayGet(ctx, r, record.Namespace, record.Name):
 			s.Hidden++
 		default:
@@ -197,9 +196,9 @@ func (q *question) history(ctx context.Context, spec *ownership.DeletionHistoryS
 	return s, nil
 }
 
-// requireGet returns an error if the spec names an object that the caller may not get: the number of
+// mayAskFor returns an error if the spec names an object that the caller may not get: the number of
 // hidden objects would disclose that it existed.
-func (q *question) requireGet(ctx context.Context, spec *ownership.DeletionHistorySpec) error {
+func (q *question) mayAskFor(ctx context.Context, spec *ownership.DeletionHistorySpec) error {
 	o := spec.Object
 	if o == nil || o.Name == "" && o.UID == "" {
 		return nil

@@ -161,7 +161,7 @@ func TestUndeletionsHaveTheirAgent(t *testing.T) {
 // empty.
 func TestUndeletionOfWhatIsNotRecorded(t *testing.T) {
 	q := &question{access: newAccess(newWorld(t), nil)}
-	s := q.undeletionStatus(t.Context(), pods, &undelete.Report{Deletion: deletion.Record{Resource: pods.GroupResource(), Namespace: "a", Name: "b", UID: "c"}})
+	s := q.reported(t.Context(), pods, &undelete.Report{Deletion: deletion.Record{Resource: pods.GroupResource(), Namespace: "a", Name: "b", UID: "c"}})
 	if d := s.Deletion; d.Time != nil || d.By.Kind != ownership.AgentUnknown || d.Object.UID != "c" || len(d.Because) > 0 {
 		t.Errorf("%+v", d)
 	}

@@ -17,7 +17,7 @@ import (
 type Destination struct {
 	// OtherCluster is true for another cluster, which allocates addresses and ports itself.
 	OtherCluster bool
-	// Has reports whether another object with a kind, namespace and name is created there too.
+	// Has reports whether another object is created there too.
 	Has func(kind schema.GroupKind, namespace, name string) bool
 	// IsTemporary reports whether an annotation is one that the caller sets on objects only
 	// until it has finished.
@@ -148,7 +148,6 @@ func isBindingAnnotation(annotation string) bool {
 	}, annotation)
 }
 
-// eachPort calls do for each port of a Service, and stores its changes.
 func eachPort(o *unstructured.Unstructured, do func(map[string]any)) {
 	ports, found, _ := unstructured.NestedSlice(o.Object, "spec", "ports")
 	if !found {
@@ -163,9 +162,9 @@ func eachPort(o *unstructured.Unstructured, do func(map[string]any)) {
 }
 
 // ShiftGenerations shifts the observedGenerations in a status from the source's generation to the
-// target's, which starts again at 1: a status that lags n generations behind the source lags n behind
-// the target. A field that would be less than 1 is removed, because many schemas require a minimum
-// of 1.
+// copy's, which starts again at 1, so that observed changes stay observed and others do not. If
+// the controller had not observed even the copy's first generation, the field is removed, because
+// many schemas require a minimum of 1.
 func ShiftGenerations(status map[string]any, source, target int64) {
 	shift := func(fields map[string]any) {
 		observed, ok := fields["observedGeneration"].(int64)

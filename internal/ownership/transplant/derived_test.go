@@ -16,14 +16,14 @@ func TestIsDerived(t *testing.T) {
 		label, manager   string
 		want             bool
 	}{
-		"Endpoints of the controller":       {"v1", "Endpoints", endpoints, "endpoint-controller", true},
-		"Endpoints of another manager":      {"v1", "Endpoints", endpoints, "mesh.example.com", false},
-		"Endpoints without a manager":       {"v1", "Endpoints", "", "", false},
-		"slice of the controller":           {"discovery.k8s.io/v1", "EndpointSlice", slice, "endpointslice-controller.k8s.io", true},
-		"slice of the mirroring controller": {"discovery.k8s.io/v1", "EndpointSlice", slice, "endpointslicemirroring-controller.k8s.io", true},
-		"slice of another manager":          {"discovery.k8s.io/v1", "EndpointSlice", slice, "mesh.example.com", false},
-		"another group's kind":              {"example.com/v1", "EndpointSlice", slice, "endpointslice-controller.k8s.io", false},
-		"another kind with the label":       {"v1", "ConfigMap", endpoints, "endpoint-controller", false},
+		"Endpoints of the controller":     {"v1", "Endpoints", endpoints, "endpoint-controller", true},
+		"Endpoints of another manager":    {"v1", "Endpoints", endpoints, "mesh.example.com", false},
+		"Endpoints by hand":               {"v1", "Endpoints", "", "", false},
+		"slice of the controller":         {"discovery.k8s.io/v1", "EndpointSlice", slice, "endpointslice-controller.k8s.io", true},
+		"slice of the mirroring one":      {"discovery.k8s.io/v1", "EndpointSlice", slice, "endpointslicemirroring-controller.k8s.io", true},
+		"slice of another manager":        {"discovery.k8s.io/v1", "EndpointSlice", slice, "mesh.example.com", false},
+		"another group's kind":            {"example.com/v1", "EndpointSlice", slice, "endpointslice-controller.k8s.io", false},
+		"another kind with the same mark": {"v1", "ConfigMap", endpoints, "endpoint-controller", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": tt.apiVersion, "kind": tt.kind}}

@@ -15,6 +15,8 @@ import (
 type Children[T client.Object] struct {
 	// Kind is the owner's kind, as controller references name it.
 	Kind schema.GroupVersionKind
+	// Matches, if set, is a condition beside the selector of the owner.
+	Matches func(T) bool
 	// Finalizer, if set, is a finalizer of all children.
 	Finalizer string
 	// Client writes; Live reads from the API.
@@ -51,7 +53,7 @@ func (c Children[T]) Candidates(ctx context.Context, owner client.Object, select
 // Claim adopts and releases candidates, and returns those that belong to the owner.
 func (c Children[T]) Claim(ctx context.Context, owner client.Object, selector labels.Selector, candidates []T) ([]T, error) {
 	return ControllerRefManager[T]{
-		Controller: owner, Kind: c.Kind, Selector: selector, Finalizer: c.Finalizer,
+		Controller: owner, Kind: c.Kind, Selector: selector, Matches: c.Matches, Finalizer: c.Finalizer,
 		Client: c.Client, Live: c.Live, Ledger: c.Ledger,
 		Copy: func(child T) T { return child.DeepCopyObject().(T) },
 	}.Claim(ctx, candidates)

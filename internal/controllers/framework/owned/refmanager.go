@@ -30,6 +30,8 @@ type ControllerRefManager[T client.Object] struct {
 	Controller client.Object
 	Kind       schema.GroupVersionKind
 	Selector   labels.Selector
+	// Matches, if set, is a second condition beside the selector.
+	Matches func(T) bool
 	// Finalizer, if set, is added to a child when it is adopted and removed when it is
 	// released.
 	Finalizer string
@@ -51,7 +53,7 @@ func (m ControllerRefManager[T]) Claim(ctx context.Context, children []T) ([]T, 
 	canAdopt := m.recheck()
 	for _, child := range children {
 		ref := metav1.GetControllerOfNoCopy(child)
-		matches := m.Selector.Matches(labels.Set(child.GetLabels()))
+		matches := m.Selector.Matches(labels.Set(child.GetLabels())) && (m.Matches == nil || m.Matches(child))
 		switch {
 		case ref != nil && ref.UID != m.Controller.GetUID():
 		case ref != nil && matches:

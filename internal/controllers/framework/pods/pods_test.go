@@ -139,13 +139,15 @@ func TestAvailability(t *testing.T) {
 			t.Errorf("%s: available is %v", tc.name, got)
 		}
 	}
-	wait, coming := NextAvailable([]*corev1.Pod{
-		running("a", readyFor(time.Minute)), running("b", readyFor(3*time.Second)), running("c", readyFor(4*time.Second)), running("d", notReady)}, 10, now)
-	if !coming || wait != 6*time.Second {
-		t.Errorf("next available in %v, %v", wait, coming)
-	}
-	if _, coming := NextAvailable([]*corev1.Pod{running("a")}, 10, now); coming {
-		t.Error("a wait for a pod that is already available")
+	unknown := func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = metav1.Time{} }
+	for want, pods := range map[time.Duration][]*corev1.Pod{
+		6 * time.Second:  {running("a", readyFor(time.Minute)), running("b", readyFor(3*time.Second)), running("c", readyFor(4*time.Second)), running("d", notReady)},
+		0:                {running("a")},
+		10 * time.Second: {running("a", unknown)},
+	} {
+		if got := NextAvailable(pods, 10, now); got != want {
+			t.Errorf("next available in %v, want %v", got, want)
+		}
 	}
 }
 

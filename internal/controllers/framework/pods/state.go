@@ -82,19 +82,22 @@ func IsAvailable(pod *corev1.Pod, minReadySeconds int32, now time.Time) bool {
 	return !since.IsZero() && !since.Add(seconds(minReadySeconds)).After(now)
 }
 
-// NextAvailable returns how long it takes until the next ready pod becomes available, and
-// false if there is no such pod.
-func NextAvailable(pods []*corev1.Pod, minReadySeconds int32, now time.Time) (wait time.Duration, found bool) {
+// NextAvailable returns the time until a ready pod becomes available, for which there is no event;
+// 0 if no pod is about to.
+func NextAvailable(pods []*corev1.Pod, minReadySeconds int32, now time.Time) (next time.Duration) {
 	for _, pod := range pods {
-		if !IsReady(pod) || readySince(pod).IsZero() {
+		if !IsReady(pod) || IsAvailable(pod, minReadySeconds, now) {
 			continue
 		}
-		left := readySince(pod).Add(seconds(minReadySeconds)).Sub(now)
-		if left > 0 && (!found || left < wait) {
-			wait, found = left, true
+		wait := seconds(minReadySeconds)
+		if since := readySince(pod); !since.IsZero() {
+			wait = since.Add(wait).Sub(now)
+		}
+		if next == 0 || wait < next {
+			next = wait
 		}
 	}
-	return wait, found
+	return next
 }
 
 // List returns the pods that the reader lists.
