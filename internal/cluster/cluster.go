@@ -96,7 +96,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 		return nil, err
 	}
 	steps.done("ready")
-	c.backend.Started()
+	c.backend.MarkStarted()
 	return c, c.writeInstance()
 }
 

@@ -396,7 +396,7 @@ func TestDamageIsNamed(t *testing.T) {
 			return errors.Join(os.Remove(database(dir)), os.Remove(filesOf(t, dir)[3]))
 		}},
 		{"an empty database", "not a database", func(dir string) error { return os.Truncate(database(dir), 0) }},
-		{"a truncated database", "cut", func(dir string) error { return os.Truncate(database(dir), 40<<10) }},
+		{"a truncated database", "truncated: it has", func(dir string) error { return os.Truncate(database(dir), 40<<10) }},
 		{"no log", "missing", func(dir string) error { return os.RemoveAll(filepath.Join(dir, "member/wal")) }},
 		{"an older log", "older than the database", func(dir string) error { return replace(dir, "member/wal") }},
 		{"an older store", "replaced by an older one", func(dir string) error { return replace(dir, "member") }},

@@ -38,8 +38,8 @@ func TestTarget(t *testing.T) {
 		"pinned, and younger than half":                        {pinned: 60, size: gibibyte + 1, want: 58},
 		"pinned, at half as much again":                        {pinned: 20, size: gibibyte / 2 * 3, want: 20},
 		"pinned, beyond half as much again":                    {pinned: 20, size: gibibyte/2*3 + 1, want: 58},
-		"pinned, the largest":                                  {retention: Retention{Age: time.Hour, Size: largestSize}, pinned: 20, size: largestSize + gibibyte, want: 20},
-		"pinned, a gibibyte beyond the largest":                {retention: Retention{Age: time.Hour, Size: largestSize}, pinned: 20, size: largestSize + gibibyte + 1, want: 58},
+		"pinned, the largest":                                  {retention: Retention{Age: time.Hour, Size: maxSize}, pinned: 20, size: maxSize + gibibyte, want: 20},
+		"pinned, a gibibyte beyond the largest":                {retention: Retention{Age: time.Hour, Size: maxSize}, pinned: 20, size: maxSize + gibibyte + 1, want: 58},
 		"pinned, and already compacted":                        {oldest: 25, pinned: 20, want: 20},
 		"pinned, too large, half of the rest is below the pin": {oldest: 58, pinned: 60, size: gibibyte + 1, want: 60},
 	} {

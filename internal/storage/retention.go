@@ -26,16 +26,17 @@ type Retention struct {
 var DefaultRetention = Retention{Age: time.Hour, Size: 1 << 30, Deletions: 24 * time.Hour}
 
 const (
-	// watchable is how long a revision can at least be listed and watched from, whatever the
-	// size of the database: the life of a continue token (upstream's
+	// watchable is the minimum time for which a revision can be listed and watched, even if the
+	// database is too large: the lifetime of a continue token (upstream's
 	// --etcd-compaction-interval).
 	watchable = 5 * time.Minute
-	// leastDeletions is the shortest time that an etcd lease is reliable for.
-	leastDeletions = time.Minute
-	// largestSize leaves the embedded etcd room below its quota to accept writes until history
-	// is removed.
-	largestSize = quota / 4 * 3
-	// pinnedRoom is half of that room.
+	// minDeletions is the minimum of Deletions: records expire with etcd leases, and shorter leases
+	// are not reliable.
+	minDeletions = time.Minute
+	// maxSize is the maximum of Size: below its quota, the embedded etcd needs room for writes until
+	// history is removed.
+	maxSize = quota / 4 * 3
+	// pinnedRoom is the part of that room that pinned history may use: half of it.
 	pinnedRoom = quota / 8
 )
 
@@ -43,30 +44,31 @@ const (
 func (r Retention) Check(embedded bool) error {
 	switch {
 	case r.Age < watchable:
-		return fmt.Errorf("--history-retention is %s, and must be at least %s: that is how long the pages of a list may be asked for", r.Age, watchable)
+		return fmt.Errorf("--history-retention is %s, and must be at least %s, because continue tokens of lists are valid that long", r.Age, watchable)
 	case r.Size <= 0:
 		return fmt.Errorf("--history-size is %s, and must be greater than 0", quantity(r.Size))
-	case r.Deletions < leastDeletions:
-		return fmt.Errorf("--deletion-records is %s, and must be at least %s", r.Deletions, leastDeletions)
-	case embedded && r.Size > largestSize:
-		return fmt.Errorf("--history-size is %s, and may be at most %s: at %s the embedded etcd refuses writes", quantity(r.Size), quantity(largestSize), quantity(quota))
+	case r.Deletions < minDeletions:
+		return fmt.Errorf("--deletion-records is %s, and must be at least %s", r.Deletions, minDeletions)
+	case embedded && r.Size > maxSize:
+		return fmt.Errorf("--history-size is %s, and may be at most %s: at %s the embedded etcd refuses writes", quantity(r.Size), quantity(maxSize), quantity(quota))
 	}
 	return nil
 }
 
-// extent is the history that exists at a moment.
+// extent describes the history in the store at a time.
 type extent struct {
 	now   time.Time
 	marks *marks
 	// oldest is the oldest revision that may still be readable, and pinned the oldest pinned
-	// one; 0 for none.
+	// revision; 0 for none.
 	oldest, pinned int64
 	// size is how many bytes of the database are in use.
 	size int64
 }
 
-// target returns the revision to compact to; 0 for none. It removes what is older than Age and,
-// if the database is too large, half of the rest.
+// target returns the revision to compact to; 0 for none. History older than Age is removed. If the
+// database is larger than Size, half of the younger history is removed too, except that of the time
+// watchable. A pinned revision is kept while the database is not larger than pinnedSize.
 func (r Retention) target(e extent) int64 {
 	target := e.marks.latest(e.now.Add(-r.Age)).revision
 	if e.size > r.Size {
@@ -80,8 +82,9 @@ func (r Retention) target(e extent) int64 {
 	return target
 }
 
-// pinnedSize returns the size of the database from which even pinned history is removed: a
-// reader must not block writes.
+// pinnedSize returns the size of the database above which even pinned history is removed: a reader
+// must not block writes.
 func (r Retention) pinnedSize() int64 { return r.Size + min(r.Size/2, pinnedRoom) }
 
+// quantity formats a size as the flags do, for example 1Gi.
 func quantity(bytes int64) string { return resource.NewQuantity(bytes, resource.BinarySI).String() }

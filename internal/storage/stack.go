@@ -49,7 +49,7 @@ func (b *Backend) decorate(
 	}
 	versioner := storage.APIObjectVersioner{}
 	etcd, err := etcd3.New(b.client, b.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix,
-		config.GroupResource, b.transformer(config.GroupResource), config.LeaseManagerConfig, b.decoder(config.GroupResource, newFunc, etcd3.NewDefaultDecoder(config.Codec, versioner)), versioner)
+		config.GroupResource, b.transformer(config.GroupResource), config.LeaseManagerConfig, b.wrapDecoder(config.GroupResource, newFunc, etcd3.NewDefaultDecoder(config.Codec, versioner)), versioner)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -18,8 +18,8 @@ import (
 // then ends it. An event costs a few words: all watches share its object.
 const bufferLimit = 10_000
 
-// watchBuffer is a watch cache whose watches take their events at once, however slow their
-// clients read.
+// watchBuffer is a watch cache whose watches buffer events, so that a slow client does not block
+// the watch cache.
 type watchBuffer struct {
 	storage.Interface
 	pressure *backpressure
@@ -32,11 +32,11 @@ func (b watchBuffer) Watch(ctx context.Context, key string, opts storage.ListOpt
 	if err != nil {
 		return nil, err
 	}
-	w := &bufferedWatch{source: source, onTake: func(watch.Event) {}, onLeave: func() {}}
+	w := &bufferedWatch{source: source, onEvent: func(watch.Event) {}, onLeave: func() {}}
 	if selects := b.selection(ctx, key, opts.Predicate); selects != nil {
 		versions := b.Versioner()
 		b.pressure.join(w, selects)
-		w.onTake = func(e watch.Event) { b.pressure.took(w, versionOf(versions, e)) }
+		w.onEvent = func(e watch.Event) { b.pressure.took(w, versionOf(versions, e)) }
 		w.onLeave = func() { b.pressure.leave(w) }
 	}
 	return w.start(), nil
@@ -66,12 +66,13 @@ func namespaceOf(object runtime.Object) string {
 	return accessor.GetNamespace()
 }
 
-// bufferedWatch is a watch that takes events from its source as they come.
+// bufferedWatch is a watch that takes events from its source as they arrive, and buffers them until
+// its client reads them.
 type bufferedWatch struct {
 	source watch.Interface
-	// onTake is called for each event taken, onLeave (perhaps more than once) when the watch
-	// takes no more or exerts no more backpressure.
-	onTake  func(watch.Event)
+	// onEvent is called for each event that is taken from the source. onLeave is called, perhaps more
+	// than once, when the watch takes no more events or exerts no more backpressure.
+	onEvent func(watch.Event)
 	onLeave func()
 
 	events  chan watch.Event
@@ -79,6 +80,7 @@ type bufferedWatch struct {
 	stop    sync.Once
 }
 
+// start takes events in a goroutine until the source ends or Stop is called.
 func (w *bufferedWatch) start() *bufferedWatch {
 	w.events, w.stopped = make(chan watch.Event), make(chan struct{})
 	go w.run()
@@ -121,7 +123,7 @@ func (w *bufferedWatch) run() {
 				w.onLeave()
 				continue
 			}
-			w.onTake(event)
+			w.onEvent(event)
 			buffer = append(buffer, event)
 		case out <- next:
 			buffer[0] = watch.Event{}

@@ -17,10 +17,10 @@ func event(i int) watch.Event {
 }
 
 func startBuffered(source watch.Interface) *bufferedWatch {
-	return (&bufferedWatch{source: source, onTake: func(watch.Event) {}, onLeave: func() {}}).start()
+	return (&bufferedWatch{source: source, onEvent: func(watch.Event) {}, onLeave: func() {}}).start()
 }
 
-func TestBufferTakesABurstInOrder(t *testing.T) {
+func TestBufferKeepsOrderOfBurst(t *testing.T) {
 	source := watch.NewFake() // unbuffered: each Action blocks until it is read
 	w := startBuffered(source)
 	const burst = 1000

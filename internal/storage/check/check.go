@@ -155,7 +155,7 @@ func (c *checker) database(decode bool) error {
 	}
 	c.report.Newest = int64(c.newest.main)
 	if asStopped && whole {
-		c.complete(path, stopped)
+		c.compareToStop(path, stopped)
 	}
 	if c.decode && fatal == nil {
 		return c.objects(db)
@@ -176,14 +176,14 @@ func (c *checker) openSums() *Stopped {
 	return c.record.Stopped
 }
 
-// complete checks that all data of the clean stop is still there.
-func (c *checker) complete(path string, stopped *Stopped) {
-	c.sums.rest()
+// compareToStop checks that the store still has all data of the clean stop.
+func (c *checker) compareToStop(path string, stopped *Stopped) {
+	c.sums.skipRest()
 	switch {
 	case c.sums.matched != stopped.Versions || c.report.Revisions != stopped.Versions:
-		c.report.add(Damage{File: path, Problem: fmt.Sprintf("%d versions of keys were in it at the last stop, and %d of them are", stopped.Versions, c.sums.matched)})
+		c.report.add(Damage{File: path, Problem: fmt.Sprintf("it had %d versions of keys at the last stop, and has %d of them now", stopped.Versions, c.sums.matched)})
 	case c.rest != stopped.Rest:
-		c.report.add(Damage{File: path, Problem: "what etcd keeps beside keys (its buckets meta, members, lease and the like) is not what was there at the last stop"})
+		c.report.add(Damage{File: path, Problem: "the data that etcd keeps besides keys (its buckets meta, members, lease and others) has changed since the last stop"})
 	default:
 		c.report.Clean = true
 	}
@@ -229,7 +229,7 @@ func (c *checker) version(e entry) {
 	c.newest = r
 	var known *sum
 	if c.sums != nil {
-		known = c.sums.of(r)
+		known = c.sums.find(r)
 	}
 	if known != nil && known.value == crc32.Checksum(e.value, castagnoli) {
 		if c.decode && !tombstone {

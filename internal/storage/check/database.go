@@ -116,13 +116,14 @@ func (db *database) readMeta() (notes []string, err error) {
 	default:
 		db.meta = second
 	}
-	if there := uint64(db.size / db.meta.pageSize); db.meta.pages > there {
-		return notes, brokenf(there, "the file is cut: it has %d of %d pages", there, db.meta.pages)
+	if existing := uint64(db.size / db.meta.pageSize); db.meta.pages > existing {
+		return notes, brokenf(existing, "the file is truncated: it has %d of %d pages", existing, db.meta.pages)
 	}
 	db.seen = make([]bool, db.meta.pages)
 	return notes, nil
 }
 
+// metaAt reads and verifies the meta page at an offset.
 func (db *database) metaAt(offset int64) (root, error) {
 	var page [headerSize + metaSize]byte
 	if _, err := db.file.ReadAt(page[:], offset); err != nil {
@@ -148,13 +149,13 @@ func (db *database) metaAt(offset int64) (root, error) {
 	return found, nil
 }
 
-// walk visits all entries of all buckets, and returns the buckets. What is damaged is given
-// to report, and left out.
+// walk visits all entries of all buckets, and returns the names of the buckets. It passes damage to
+// report, and skips the damaged parts.
 func (db *database) walk(ctx context.Context, report func(error)) (buckets map[string]bool) {
 	buckets = map[string]bool{}
 	w := &walker{db: db, ctx: ctx, report: report}
 	w.each = func(p *page, i int) {
-		e, err := p.leaf(i)
+		e, err := p.leafEntry(i)
 		if err != nil {
 			report(err)
 			return
@@ -170,13 +171,13 @@ func (db *database) walk(ctx context.Context, report func(error)) (buckets map[s
 	return buckets
 }
 
-// walkBucket visits the entries of a bucket, which is small enough to be part of its page,
-// or has pages of its own.
+// walkBucket visits the entries of a bucket. A small bucket is stored in its entry; others have pages
+// of their own.
 func (db *database) walkBucket(outer *walker, from *page, bucket element) {
 	name := bytes.Clone(bucket.key)
 	inner := &walker{db: db, ctx: outer.ctx, report: outer.report}
 	inner.each = func(p *page, i int) {
-		e, err := p.leaf(i)
+		e, err := p.leafEntry(i)
 		if err == nil && e.bucket {
 			err = brokenf(p.id, "there is a bucket in the bucket %q", name)
 		}
@@ -201,18 +202,19 @@ func (db *database) walkBucket(outer *walker, from *page, bucket element) {
 	}
 }
 
-// walker goes through a tree of pages.
+// walker walks a tree of pages.
 type walker struct {
 	db     *database
 	ctx    context.Context
 	report func(error)
-	// each gets each entry of each leaf.
+	// each is called for each entry of each leaf.
 	each func(p *page, i int)
 	// free are buffers for pages, one for each level.
 	free [depthLimit][]byte
 }
 
-// page visits the pages below one whose keys must be in a range; nil is without a limit.
+// page visits a page and the pages below it. Their keys must not be less than least, and must be less
+// than below; nil is no limit.
 func (w *walker) page(id uint64, least, below []byte, depth int) {
 	if w.ctx.Err() != nil {
 		return
@@ -230,16 +232,16 @@ func (w *walker) page(id uint64, least, below []byte, depth int) {
 			w.each(p, i)
 			continue
 		}
-		child, key := p.branch(i)
+		child, key := p.branchEntry(i)
 		next := below
 		if i+1 < p.count {
-			_, next = p.branch(i + 1)
+			_, next = p.branchEntry(i + 1)
 		}
 		w.page(child, key, next, depth+1)
 	}
 }
 
-// read reads a page that was not read before.
+// read reads a page with its overflow pages, and marks them as seen. Each page may be read once.
 func (w *walker) read(id uint64, depth int) (*page, error) {
 	db := w.db
 	switch {

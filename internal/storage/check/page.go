@@ -12,9 +12,10 @@ import (
 type page struct {
 	id      uint64
 	content []byte
-	// offset is that of the content in the file.
+	// offset is the offset of the content in the file.
 	offset int64
 
+	// flags is the type of the page, and count the number of its entries. check sets them.
 	flags uint16
 	count int
 }
@@ -22,12 +23,13 @@ type page struct {
 // element is an entry of a leaf.
 type element struct {
 	key, value []byte
-	bucket     bool
+	bucket     bool // the value is a bucket
 	// at is the offset of the value in the page.
 	at int64
 }
 
-// check checks that all entries are within the page, in order, and in a range of keys.
+// check reads the header of the page, and checks that all entries are within the page, in order, and
+// not less than least and less than below. A nil key is no limit. Only the root may be empty.
 func (p *page) check(least, below []byte, root bool) error {
 	if len(p.content) < headerSize {
 		return brokenf(p.id, "it is too short")
@@ -60,7 +62,7 @@ func (p *page) check(least, below []byte, root bool) error {
 // key returns the key of an entry.
 func (p *page) key(i int) ([]byte, error) {
 	if p.flags == leafFlag {
-		e, err := p.leaf(i)
+		e, err := p.leafEntry(i)
 		return e.key, err
 	}
 	at := headerSize + i*elementSize
@@ -71,8 +73,8 @@ func (p *page) key(i int) ([]byte, error) {
 	return p.content[at+int(position):][:size], nil
 }
 
-// leaf returns an entry of a leaf.
-func (p *page) leaf(i int) (element, error) {
+// leafEntry returns an entry of a leaf.
+func (p *page) leafEntry(i int) (element, error) {
 	at := headerSize + i*elementSize
 	flags, position, keySize, valueSize := p.u32(at), p.u32(at+4), p.u32(at+8), p.u32(at+12)
 	end := uint64(at) + uint64(position) + uint64(keySize) + uint64(valueSize)
@@ -84,8 +86,8 @@ func (p *page) leaf(i int) (element, error) {
 	return element{key, p.content[begin:][:valueSize], flags&bucketLeafFlag != 0, int64(begin)}, nil
 }
 
-// branch returns an entry of a checked branch: a page, and the least key on it.
-func (p *page) branch(i int) (uint64, []byte) {
+// branchEntry returns an entry of a checked branch: a child page, and the least key on it.
+func (p *page) branchEntry(i int) (child uint64, least []byte) {
 	key, _ := p.key(i)
 	return binary.NativeEndian.Uint64(p.content[headerSize+i*elementSize+8:]), key
 }

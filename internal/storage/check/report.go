@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Damage is one damage of a store.
+// Damage is one damaged part of a store.
 type Damage struct {
 	File string `json:"file"`
-	// Page is a page of the database, Offset an offset in the log; 0 if unknown.
+	// Page is a page of the database, and Offset an offset in the log. They are 0 if unknown.
 	Page   int64 `json:"page,omitempty"`
 	Offset int64 `json:"offset,omitempty"`
 	// Key and Revision name a version of a key, if only one is damaged.
 	Key      string `json:"key,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
 	Problem  string `json:"problem"`
-	// Droppable is set if the store can be used without the object at Key.
+	// Droppable is true if the object at Key can be dropped, so that the store can be used.
 	Droppable bool `json:"droppable"`
 }
 
@@ -46,7 +46,7 @@ type Report struct {
 	Damage []Damage `json:"damage"`
 	// Notes are about problems that etcd recovers from.
 	Notes []string `json:"notes,omitempty"`
-	// Clean is set if the store is unchanged since its last clean stop, by its checksums.
+	// Clean is true if the checksums show that the store is unchanged since its last clean stop.
 	Clean bool `json:"cleanStop"`
 	// Revisions is the number of versions of keys, Objects that of decoded objects, and Encrypted
 	// that of objects that were not decoded because they are encrypted.
@@ -58,7 +58,7 @@ type Report struct {
 	Entry  uint64 `json:"lastLogEntry"`
 }
 
-// damageLimit is how many findings are reported: a lost page has thousands.
+// damageLimit is how many damaged parts are reported: one lost page may have thousands of keys.
 const damageLimit = 1000
 
 func (r *Report) add(d Damage) {
@@ -67,7 +67,7 @@ func (r *Report) add(d Damage) {
 	}
 }
 
-// Droppable reports whether all damage is of objects that can be dropped.
+// Droppable reports whether there is damage, and all of it is in objects that can be dropped.
 func (r *Report) Droppable() bool {
 	for _, d := range r.Damage {
 		if !d.Droppable {

@@ -23,7 +23,7 @@ func (r revision) before(o revision) bool {
 	return r.main < o.main || r.main == o.main && r.sub < o.sub
 }
 
-// sum has the checksums of a version: of its revision and key, and of its value.
+// sum has the checksums of a version: key is that of its revision and key, value that of its value.
 type sum struct {
 	revision
 	key, value uint32
@@ -42,17 +42,18 @@ type sumsWriter struct {
 func newSumsWriter(to io.Writer) *sumsWriter {
 	w := &sumsWriter{hash: crc32.New(castagnoli)}
 	w.out = bufio.NewWriterSize(io.MultiWriter(to, w.hash), 1<<16)
-	_, _ = w.out.WriteString(sumsMagic) // an error stays with the buffer until finish
+	_, _ = w.out.WriteString(sumsMagic) // Flush in finish returns an error of this write.
 	return w
 }
 
+// add writes the checksums of one version. Call it in order of revisions.
 func (w *sumsWriter) add(s sum) error {
-	text := binary.AppendUvarint(nil, s.main-w.last.main)
-	text = binary.AppendUvarint(text, s.sub)
-	text = binary.LittleEndian.AppendUint32(text, s.key)
-	text = binary.LittleEndian.AppendUint32(text, s.value)
+	encoded := binary.AppendUvarint(nil, s.main-w.last.main)
+	encoded = binary.AppendUvarint(encoded, s.sub)
+	encoded = binary.LittleEndian.AppendUint32(encoded, s.key)
+	encoded = binary.LittleEndian.AppendUint32(encoded, s.value)
 	w.last = s.revision
-	_, err := w.out.Write(text)
+	_, err := w.out.Write(encoded)
 	return err
 }
 
@@ -67,7 +68,7 @@ type sums struct {
 	in   *bytes.Reader
 	last revision
 	next *sum
-	// count is how many were read, matched how many belonged to a version.
+	// count is the number of checksums read, and matched the number of those that find returned.
 	count, matched int
 }
 
@@ -85,6 +86,7 @@ func readSums(path string, want uint32) (*sums, error) {
 	return s, nil
 }
 
+// advance reads the next checksum. s.next is nil after the last one.
 func (s *sums) advance() {
 	s.next = nil
 	main, err := binary.ReadUvarint(s.in)
@@ -104,8 +106,9 @@ func (s *sums) advance() {
 	s.count++
 }
 
-// of returns the checksum of a version; nil if there is none. Call it in order of revisions.
-func (s *sums) of(r revision) *sum {
+// find returns the checksum of a version, or nil. Call it in order of revisions: it skips checksums of
+// earlier revisions.
+func (s *sums) find(r revision) *sum {
 	for s.next != nil && s.next.before(r) {
 		s.advance()
 	}
@@ -118,8 +121,8 @@ func (s *sums) of(r revision) *sum {
 	return found
 }
 
-// rest reads the remaining checksums.
-func (s *sums) rest() {
+// skipRest reads the remaining checksums, so that they are counted.
+func (s *sums) skipRest() {
 	for s.next != nil {
 		s.advance()
 	}
