@@ -12,8 +12,8 @@ import (
 
 // Follows reports whether the deletion of an object belongs to the cascade of an owner's deletion
 // that started earlier, with the given policy. Many operators delete dependents themselves while
-// the owner waits for its finalizer; that is part of the cascade. A person who deletes a dependent
-// in that time wants this object deleted, whatever happens to the owner.
+// the owner waits for its finalizer; that is part of the cascade. The deletion of a dependent by a
+// person is not: it is intended regardless of the owner.
 func (r *Record) Follows(policy metav1.DeletionPropagation) bool {
 	return !r.By.IsPerson() && policy != metav1.DeletePropagationOrphan
 }
@@ -30,8 +30,9 @@ func PolicyOf(finalizers []string) metav1.DeletionPropagation {
 	return metav1.DeletePropagationBackground
 }
 
-// Precedes reports whether a deletion started before another one. Requests are recorded at the
-// revision of the deletion; for objects that the garbage collector deleted only the time is known.
+// Precedes reports whether a deletion started before another one, or at the same time. It compares
+// revisions if clients requested both. For objects that the garbage collector deleted, only the time
+// of the deletion is known.
 func (r *Record) Precedes(other Record) bool {
 	if r.IsCollected() || other.IsCollected() {
 		return !r.Time.After(other.Time.Time)

@@ -41,10 +41,10 @@ func TestFollows(t *testing.T) {
 		policy metav1.DeletionPropagation
 		want   bool
 	}{
-		"an operator's":     {operator, metav1.DeletePropagationBackground, true},
-		"in the foreground": {operator, metav1.DeletePropagationForeground, true},
-		"of what is let go": {operator, metav1.DeletePropagationOrphan, false},
-		"a person's":        {jane, metav1.DeletePropagationBackground, false},
+		"operator":                {operator, metav1.DeletePropagationBackground, true},
+		"operator, foreground":    {operator, metav1.DeletePropagationForeground, true},
+		"operator, owner orphans": {operator, metav1.DeletePropagationOrphan, false},
+		"person":                  {jane, metav1.DeletePropagationBackground, false},
 	} {
 		if got := (&Record{By: tt.by}).Follows(tt.policy); got != tt.want {
 			t.Errorf("%s: %v", name, got)
@@ -52,7 +52,7 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-// TestPrecedes: requests are in the order of their revisions, whatever the clocks say.
+// TestPrecedes: requests are ordered by revision, even if their times differ.
 func TestPrecedes(t *testing.T) {
 	at := func(second int, revision int64, owners ...metav1.OwnerReference) Record {
 		return Record{Time: metav1.NewMicroTime(time.Unix(int64(second), 0)), Revision: revision, Owners: owners}
@@ -61,11 +61,11 @@ func TestPrecedes(t *testing.T) {
 		a, b Record
 		want bool
 	}{
-		"requests":                     {at(1, 5), at(2, 6), true},
-		"requests, of a slow clock":    {at(2, 5), at(1, 6), true},
-		"requests, the other way":      {at(1, 6), at(2, 5), false},
-		"collected, recorded later":    {at(1, 9, metav1.OwnerReference{}), at(2, 6), true},
-		"collected, and it went later": {at(3, 9, metav1.OwnerReference{}), at(2, 6), false},
+		"requests":                  {at(1, 5), at(2, 6), true},
+		"requests, clock set back":  {at(2, 5), at(1, 6), true},
+		"requests, reversed":        {at(1, 6), at(2, 5), false},
+		"collected, recorded later": {at(1, 9, metav1.OwnerReference{}), at(2, 6), true},
+		"collected later":           {at(3, 9, metav1.OwnerReference{}), at(2, 6), false},
 	} {
 		if got := tt.a.Precedes(tt.b); got != tt.want {
 			t.Errorf("%s: %v", name, got)

@@ -77,9 +77,9 @@ type History interface {
 	// Time returns when a revision was written, to the minute: the write was at that time or in
 	// the minute after.
 	Time(revision int64) time.Time
-	// RevisionAt returns the last revision that was certainly written by a time; 0 if none is
-	// known.
-	RevisionAt(then time.Time) int64
+	// RevisionAt returns the last revision that is known to have been written by a time; 0 if none
+	// is.
+	RevisionAt(at time.Time) int64
 	// Pin protects a revision from compaction until unpin is called, as long as there is disk
 	// space for it. Without a call of unpin, the pin expires after two minutes.
 	Pin(ctx context.Context, revision int64) (unpin func(), err error)
@@ -91,8 +91,8 @@ type History interface {
 	// changed since its creation. wanted selects objects by namespace and name.
 	First(ctx context.Context, resource schema.GroupResource, namespace string, wanted func(namespace, name string) bool) iter.Seq2[*unstructured.Unstructured, error]
 	// LastDeletion finds the end of the last deleted object of a name, with or without a record.
-	// It finds objects that existed at the turn of a minute, or when the deletion of another
-	// object was requested.
+	// It reads the revisions at the start of each minute and at requested deletions, and misses
+	// objects that existed only between two of them.
 	LastDeletion(ctx context.Context, resource schema.GroupResource, namespace, name string) (*End, error)
 }
 

@@ -40,7 +40,7 @@ func Recorded(ctx context.Context, records Records, at Place, uid types.UID) ([]
 	}
 	seen := map[types.UID]bool{}
 	var endings []Ending
-	for _, record := range slices.Backward(all) {
+	for _, record := range slices.Backward(all) { // the first record of each object
 		if !seen[record.UID] && (uid == "" || record.UID == uid) {
 			seen[record.UID] = true
 			endings = append(endings, Ending{Record: record, Recorded: true})
@@ -51,10 +51,9 @@ func Recorded(ctx context.Context, records Records, at Place, uid types.UID) ([]
 }
 
 // Endings returns the deletions of the objects that had a name, the latest first. With a UID it
-// returns only that object's. It finds the last deletion in the history even if it has no record: a
-// crash loses the last records of the garbage collector, and an update that removes the last
-// finalizer writes none. If the history fails, Endings returns the recorded deletions and the
-// error.
+// returns only that object's. The last deletion may have no record: a crash loses the last records of
+// the garbage collector, and an update that removes the last finalizer writes none. Endings reads that
+// deletion from the history. If the history fails, it returns the recorded deletions and the error.
 func Endings(ctx context.Context, records Records, history History, at Place, uid types.UID) ([]Ending, error) {
 	endings, err := Recorded(ctx, records, at, uid)
 	if err != nil || uid != "" && len(endings) > 0 && !endings[0].Record.IsCollected() {
@@ -79,7 +78,7 @@ func Endings(ctx context.Context, records Records, history History, at Place, ui
 	}
 }
 
-// insert inserts the ending that the history found before the earlier ones.
+// insert inserts an ending that the history found at its place by revision, the latest first.
 func insert(endings []Ending, found Ending) []Ending {
 	i := slices.IndexFunc(endings, func(e Ending) bool { return e.Record.revision() <= found.End.Revision })
 	if i < 0 {
