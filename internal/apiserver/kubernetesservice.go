@@ -151,7 +151,7 @@ func (k *kubernetesService) ensureService(ctx context.Context) error {
 				Ports: ports,
 			},
 		}, metav1.CreateOptions{})
-		return ignoreExisting(err)
+		return ignoreAlreadyExists(err)
 	}
 	// If several servers listen on different ports, no port is right for all.
 	if err != nil || k.peers != nil || equality.Semantic.DeepEqual(found.Spec.Ports, ports) {
@@ -216,7 +216,7 @@ func (k *kubernetesService) ensureEndpoints(ctx context.Context, addresses []str
 	found, err := endpoints.Get(ctx, kubernetesName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = endpoints.Create(ctx, &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: kubernetesName, Labels: labels}, Subsets: subsets}, metav1.CreateOptions{})
-		return ignoreExisting(err)
+		return ignoreAlreadyExists(err)
 	}
 	if err != nil || maps.Equal(found.Labels, labels) && equality.Semantic.DeepEqual(found.Subsets, subsets) {
 		return err
@@ -243,7 +243,7 @@ func (k *kubernetesService) ensureSlice(ctx context.Context, addresses []string)
 	found, err := all.Get(ctx, kubernetesName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = all.Create(ctx, wanted, metav1.CreateOptions{})
-		return ignoreExisting(err)
+		return ignoreAlreadyExists(err)
 	}
 	if err != nil || maps.Equal(found.Labels, wanted.Labels) &&
 		equality.Semantic.DeepEqual(found.Endpoints, wanted.Endpoints) && equality.Semantic.DeepEqual(found.Ports, wanted.Ports) {

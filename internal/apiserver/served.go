@@ -67,16 +67,16 @@ func (s *Server) AwaitServed(ctx context.Context) error {
 func (s *Server) undecidedDefinitions() []string {
 	var names []string
 	for _, definition := range s.allDefinitions() {
-		if !decided(definition) {
+		if !isDecided(definition) {
 			names = append(names, definition.Name)
 		}
 	}
 	return names
 }
 
-// decided reports whether a definition is established, or will not be, because its names are taken
+// isDecided reports whether a definition is established, or will not be, because its names are taken
 // or its webhook's CA bundle is invalid.
-func decided(definition *apiextensionsv1.CustomResourceDefinition) bool {
+func isDecided(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	established := apihelpers.FindCRDCondition(definition, apiextensionsv1.Established)
 	switch {
 	case definition.DeletionTimestamp != nil:
@@ -119,7 +119,7 @@ func (s *Server) allListed(ctx context.Context, client discovery.DiscoveryInterf
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) || ctx.Err() != nil {
 		return false
 	}
-	return listed(want, lists)
+	return areListed(want, lists)
 }
 
 // servedVersions returns the group versions that this server serves, each with the resources that
@@ -144,7 +144,8 @@ func (s *Server) servedVersions() map[schema.GroupVersion]sets.Set[string] {
 	return versions
 }
 
-func listed(want map[schema.GroupVersion]sets.Set[string], lists []*metav1.APIResourceList) bool {
+// areListed reports whether the lists have all wanted group versions and their wanted resources.
+func areListed(want map[schema.GroupVersion]sets.Set[string], lists []*metav1.APIResourceList) bool {
 	have := map[string]sets.Set[string]{}
 	for _, list := range lists {
 		resources := sets.New[string]()
@@ -182,7 +183,7 @@ func establishInterrupted(server *genericapiserver.GenericAPIServer, definitions
 	controller := establish.NewEstablishingController(definitions, client.ApiextensionsV1())
 	_, err = definitions.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
 		definition, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
-		if ok && apihelpers.IsCRDConditionTrue(definition, apiextensionsv1.NamesAccepted) && !decided(definition) {
+		if ok && apihelpers.IsCRDConditionTrue(definition, apiextensionsv1.NamesAccepted) && !isDecided(definition) {
 			controller.QueueCRD(definition.Name, 0)
 		}
 	}})

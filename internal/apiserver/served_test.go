@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-func TestDecided(t *testing.T) {
+func TestIsDecided(t *testing.T) {
 	condition := func(kind apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus, reason string) apiextensionsv1.CustomResourceDefinitionCondition {
 		return apiextensionsv1.CustomResourceDefinitionCondition{Type: kind, Status: status, Reason: reason}
 	}
@@ -38,13 +38,13 @@ func TestDecided(t *testing.T) {
 		if test.deleted {
 			definition.DeletionTimestamp = &metav1.Time{}
 		}
-		if got := decided(definition); got != test.want {
-			t.Errorf("%s: decided is %v", name, got)
+		if got := isDecided(definition); got != test.want {
+			t.Errorf("%s: got %v", name, got)
 		}
 	}
 }
 
-func TestListed(t *testing.T) {
+func TestAreListed(t *testing.T) {
 	lists := []*metav1.APIResourceList{
 		{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods"}}},
 		{GroupVersion: "example.com/v1", APIResources: []metav1.APIResource{{Name: "databases"}, {Name: "databases/status"}}},
@@ -60,8 +60,8 @@ func TestListed(t *testing.T) {
 		"absent resource":  {map[schema.GroupVersion]sets.Set[string]{custom: sets.New("databases", "tables")}, false},
 		"nothing expected": {nil, true},
 	} {
-		if got := listed(test.want, lists); got != test.ok {
-			t.Errorf("%s: listed is %v", name, got)
+		if got := areListed(test.want, lists); got != test.ok {
+			t.Errorf("%s: got %v", name, got)
 		}
 	}
 }

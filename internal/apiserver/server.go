@@ -41,7 +41,7 @@ var apiserverUser = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string
 // Server is the API server.
 type Server struct {
 	inprocess inprocess.Server
-	// direct is the API behind the filters for in-process requests.
+	// direct is the direct chain: the API behind the filters that in-process requests need.
 	direct    http.Handler
 	deletions deletions
 	groups    []generic.Group
@@ -83,6 +83,8 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
+// build builds the servers of custom resources, built-in groups and aggregation, which delegate to
+// each other in the reverse order.
 func (s *Server) build(c Config) error {
 	client, err := kubernetes.NewForConfig(s.Config(apiserverUser))
 	if err != nil {
@@ -187,22 +189,22 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stop()
 	go func() {
 		<-ctx.Done()
-		s.awaitHook()
+		s.awaitStart()
 		stop()
 	}()
 	return prepared.Run(running)
 }
 
-// awaitHook makes a stop wait until the start is complete: k8s.io/apiserver ends the process if it
-// is stopped during this hook.
-func (s *Server) awaitHook() {
+// awaitStart delays a stop until the post-start hook crd-informer-synced has succeeded: if the server
+// stops during that hook, k8s.io/apiserver ends the process.
+func (s *Server) awaitStart() {
 	client, err := clientrest.HTTPClientFor(s.Config(apiserverUser))
 	if err != nil {
 		return
 	}
 	ticker := s.clock.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	for deadline := s.clock.Now().Add(hookLimit); s.clock.Now().Before(deadline); <-ticker.C() {
+	for deadline := s.clock.Now().Add(startLimit); s.clock.Now().Before(deadline); <-ticker.C() {
 		response, err := client.Get(s.Config(apiserverUser).Host + "/readyz/poststarthook/crd-informer-synced")
 		if err != nil {
 			continue
@@ -214,10 +216,10 @@ func (s *Server) awaitHook() {
 	}
 }
 
-// hookLimit is how long a stop waits for a start to complete.
-const hookLimit = 5 * time.Second
+// startLimit is how long a stop waits for the hook.
+const startLimit = 5 * time.Second
 
-// newMain installs the built-in groups.
+// newMain returns the server of the built-in groups.
 func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapiserver.DelegationTarget) (*genericapiserver.GenericAPIServer, error) {
 	main, err := g.Complete(s.informers).New("kube-apiserver", next)
 	if err != nil {
@@ -246,6 +248,7 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 	})
 }
 
+// install installs the enabled versions and resources of a group.
 func (s *Server) install(main *genericapiserver.GenericAPIServer, env generic.Environment, admit admission.Interface, group generic.Group) error {
 	codecs := serializer.NewCodecFactory(s.scheme)
 	info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, s.scheme, runtime.NewParameterCodec(s.scheme), codecs)

@@ -25,9 +25,9 @@ var systemNamespaces = []string{
 	metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease,
 }
 
-// EnsureSystem creates what every cluster has: the system namespaces, the
-// bootstrap roles, the system priority classes and the Service of the API. It
-// writes only what is missing. The server must be running.
+// EnsureSystem creates the objects that every cluster has, if they are missing: the system namespaces,
+// the bootstrap roles, the system priority classes, the Service of the API, the configuration of API
+// priority and fairness, and the ConfigMap that tracks tokens in Secrets. The server must be running.
 func (s *Server) EnsureSystem(parent context.Context) error {
 	client, err := kubernetes.NewForConfig(s.Config(apiserverUser))
 	if err != nil {
@@ -46,11 +46,11 @@ func (s *Server) EnsureSystem(parent context.Context) error {
 	group.Go(func() error { return ensurePriorityClasses(ctx, client) })
 	group.Go(func() error { return s.services.ensure(ctx) })
 	group.Go(func() error { return s.fairness.ensure(ctx) })
-	group.Go(func() error { return s.ensureTracking(ctx, client) })
+	group.Go(func() error { return s.ensureTokenTracking(ctx, client) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	go s.keepTracking(s.lifetime, client, s.clock.NewTicker(trackingInterval))
+	go s.keepTokenTracking(s.lifetime, client, s.clock.NewTicker(trackingInterval))
 	return s.awaitPolicy(parent)
 }
 
@@ -71,7 +71,7 @@ func (s *Server) awaitInformers(ctx context.Context) error {
 func (s *Server) awaitPolicy(ctx context.Context) error {
 	ticker := s.clock.NewTicker(time.Millisecond)
 	defer ticker.Stop()
-	for policy := bootstrap.Default(); !s.knows(policy); {
+	for policy := bootstrap.Default(); !s.hasPolicy(policy); {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -81,7 +81,8 @@ func (s *Server) awaitPolicy(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) knows(policy bootstrap.Policy) bool {
+// hasPolicy reports whether the authorizer's caches have all objects of a policy.
+func (s *Server) hasPolicy(policy bootstrap.Policy) bool {
 	rbac := s.informers.Rbac().V1()
 	for _, o := range policy.ClusterRoles {
 		if _, err := rbac.ClusterRoles().Lister().Get(o.Name); err != nil {
@@ -106,6 +107,7 @@ func (s *Server) knows(policy bootstrap.Policy) bool {
 	return true
 }
 
+// ensureNamespace creates a namespace if it does not exist.
 func ensureNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
 	_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
@@ -113,9 +115,10 @@ func ensureNamespace(ctx context.Context, client kubernetes.Interface, name stri
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	_, err = client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
-	return ignoreExisting(err)
+	return ignoreAlreadyExists(err)
 }
 
+// ensurePriorityClasses creates the missing system priority classes.
 func ensurePriorityClasses(ctx context.Context, client kubernetes.Interface) error {
 	existing, err := client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -129,24 +132,25 @@ func ensurePriorityClasses(ctx context.Context, client kubernetes.Interface) err
 		if have[class.Name] {
 			continue
 		}
-		if _, err := client.SchedulingV1().PriorityClasses().Create(ctx, &class, metav1.CreateOptions{}); ignoreExisting(err) != nil {
+		if _, err := client.SchedulingV1().PriorityClasses().Create(ctx, &class, metav1.CreateOptions{}); ignoreAlreadyExists(err) != nil {
 			return fmt.Errorf("create priority class %s: %w", class.Name, err)
 		}
 	}
 	return nil
 }
 
-// trackingName is the ConfigMap with the day since when uses of tokens in Secrets are recorded
-// (KEP-2799): a token without a recorded use has not been used since.
+// trackingName is the ConfigMap with the day on which the server began to record uses of tokens in
+// Secrets (KEP-2799). A token without a recorded use has not been used since that day.
 const trackingName = "kube-apiserver-legacy-service-account-token-tracking"
 
-func (s *Server) ensureTracking(ctx context.Context, client kubernetes.Interface) error {
+// ensureTokenTracking creates the ConfigMap, or sets its day if that is invalid.
+func (s *Server) ensureTokenTracking(ctx context.Context, client kubernetes.Interface) error {
 	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	today := map[string]string{"since": s.clock.Now().UTC().Format(time.DateOnly)}
 	found, err := maps.Get(ctx, trackingName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: trackingName}, Data: today}, metav1.CreateOptions{})
-		return ignoreExisting(err)
+		return ignoreAlreadyExists(err)
 	}
 	if err != nil {
 		return err
@@ -159,12 +163,12 @@ func (s *Server) ensureTracking(ctx context.Context, client kubernetes.Interface
 	return err
 }
 
-// trackingInterval is how long it takes at most to recreate a lost ConfigMap, as upstream.
+// trackingInterval is the maximum time until a lost ConfigMap is recreated, as upstream.
 const trackingInterval = 30 * time.Minute
 
-// keepTracking recreates the ConfigMap if it is lost or invalid: without it no token is ever
-// invalidated.
-func (s *Server) keepTracking(ctx context.Context, client kubernetes.Interface, ticker clock.Ticker) {
+// keepTokenTracking recreates the ConfigMap if it is lost or invalid. Without it, the controller that
+// invalidates unused tokens does nothing.
+func (s *Server) keepTokenTracking(ctx context.Context, client kubernetes.Interface, ticker clock.Ticker) {
 	defer ticker.Stop()
 	for {
 		select {
@@ -172,14 +176,14 @@ func (s *Server) keepTracking(ctx context.Context, client kubernetes.Interface, 
 			return
 		case <-ticker.C():
 		}
-		if err := s.ensureTracking(ctx, client); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot record since when uses of tokens are recorded, will retry", "configmap", trackingName)
+		if err := s.ensureTokenTracking(ctx, client); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot write the ConfigMap that tracks tokens in Secrets, will retry", "configmap", trackingName)
 		}
 	}
 }
 
-// ignoreExisting ignores that another server has created the object first.
-func ignoreExisting(err error) error {
+// ignoreAlreadyExists returns nil if the object exists already: another server has created it first.
+func ignoreAlreadyExists(err error) error {
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

@@ -23,7 +23,7 @@ func TestTrackingIsKept(t *testing.T) {
 	ticker := c.NewTicker(trackingInterval)
 	go func() {
 		defer close(ended)
-		s.keepTracking(ctx, client, ticker)
+		s.keepTokenTracking(ctx, client, ticker)
 	}()
 	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	since := func() string {

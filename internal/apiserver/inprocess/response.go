@@ -24,16 +24,16 @@ type response struct {
 	cancel  context.CancelFunc
 	header  http.Header
 	started chan struct{}
-	// ahead is how many bytes the server may write ahead of the reader.
+	// ahead is how many bytes the server may write ahead of the reader; maxBuffered by default.
 	ahead int
-	// detach removes the callbacks from contexts whose end would end the request.
+	// detach has functions that unregister the callbacks of this response from contexts.
 	detach []func() bool
 
 	mu      sync.Mutex
 	changed sync.Cond
 	code    int
 	buffer  bytes.Buffer
-	// sent is the header as it was when the code was written.
+	// sent is a copy of the header from when the code was written: later changes are not sent.
 	sent http.Header
 	done bool
 	err  error
@@ -52,9 +52,9 @@ func newResponse(ctx context.Context, cancel context.CancelFunc) *response {
 	return r
 }
 
-// endWith ends the request when the caller's context is done. That context may live as long as the
-// process, so the callback is removed when the request is complete.
-func (r *response) endWith(caller context.Context) {
+// cancelAfter cancels the request when the caller's context is done. That context may live as long as
+// the process, so the callback is unregistered when the request is complete.
+func (r *response) cancelAfter(caller context.Context) {
 	r.detach = append(r.detach, context.AfterFunc(caller, r.cancel))
 }
 
@@ -105,6 +105,7 @@ func (r *response) CloseNotify() <-chan bool {
 func (r *response) SetReadDeadline(time.Time) error  { return nil }
 func (r *response) SetWriteDeadline(time.Time) error { return nil }
 
+// abort makes the reader fail with err, after what is written already.
 func (r *response) abort(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,14 +113,14 @@ func (r *response) abort(err error) {
 	r.writeHeader(http.StatusInternalServerError)
 }
 
-// wake makes reader and writer notice that the request is complete.
+// wake wakes a blocked reader or writer, so that it notices the end of the request's context.
 func (r *response) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changed.Broadcast()
 }
 
-// finish ends the body, and with it the request.
+// finish ends the body and the request: the reader gets io.EOF.
 func (r *response) finish() {
 	r.end()
 	for _, detach := range r.detach {
@@ -128,6 +129,7 @@ func (r *response) finish() {
 	r.cancel()
 }
 
+// end marks the body as complete.
 func (r *response) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -69,9 +69,9 @@ type transport struct {
 
 var errNotServing = errors.New("the API server is not serving yet")
 
-// RoundTrip runs the handler until it has written the header, and lets it write the body while the
-// caller reads. If the response is never a stream, the handler runs in the caller's goroutine,
-// whose stack has grown enough already.
+// RoundTrip runs the handler in a goroutine and returns when it has written the header; the caller
+// reads the body while the handler writes it. If the response is buffered, the handler runs in the
+// caller's goroutine instead: a new goroutine would have to grow its stack for each request.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	handler := t.server.handler.Load()
 	if handler == nil {
@@ -81,9 +81,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	// itself processing a request would pass on that request's user, logger and audit event.
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), identity{}, t.user))
 	r := newResponse(ctx, cancel)
-	r.endWith(req.Context())
-	inner := serverRequest(req, ctx)
-	if isAnsweredWhole(req.Method) {
+	r.cancelAfter(req.Context())
+	inner := serverRequest(ctx, req)
+	if isBuffered(req.Method) {
 		r.ahead = math.MaxInt
 		r.run(*handler, inner)
 		if err := req.Context().Err(); err != nil {
@@ -100,14 +100,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// isAnsweredWhole reports whether the response is never a stream. A GET may be a watch or a log,
-// and a POST an exec or a proxied request.
-func isAnsweredWhole(method string) bool {
+// isBuffered reports whether the whole response is buffered before the caller reads it, because the
+// API does not stream responses to the method. A GET may be a watch or a log, and a POST an exec.
+func isBuffered(method string) bool {
 	return method == http.MethodDelete || method == http.MethodPut || method == http.MethodPatch
 }
 
 // serverRequest converts a client's request to the one that a server would have parsed.
-func serverRequest(req *http.Request, ctx context.Context) *http.Request {
+func serverRequest(ctx context.Context, req *http.Request) *http.Request {
 	inner := req.WithContext(ctx)
 	inner.Header = req.Header.Clone()
 	inner.RequestURI = req.URL.RequestURI()
@@ -120,6 +120,7 @@ func serverRequest(req *http.Request, ctx context.Context) *http.Request {
 	return inner
 }
 
+// run runs the handler, and turns a panic into an error of the response.
 func (r *response) run(handler http.Handler, req *http.Request) {
 	defer r.finish()
 	defer func() {

@@ -28,7 +28,7 @@ func client(t *testing.T, handler http.HandlerFunc) *http.Client {
 	return c
 }
 
-func TestIdentityComesFromTheProcess(t *testing.T) {
+func TestIdentityOfConfig(t *testing.T) {
 	c := client(t, func(w http.ResponseWriter, req *http.Request) {
 		response, ok, err := Authenticator().AuthenticateRequest(req)
 		if err != nil || !ok {
@@ -114,7 +114,7 @@ func TestCancelledReaderDoesNotHang(t *testing.T) {
 	}
 }
 
-func TestSlowReaderHoldsTheWriter(t *testing.T) {
+func TestBodyLargerThanBuffer(t *testing.T) {
 	const total = 3 * maxBuffered
 	c := client(t, func(w http.ResponseWriter, req *http.Request) {
 		chunk := []byte(strings.Repeat("x", maxBuffered/4))
@@ -155,7 +155,7 @@ func TestNotServingYet(t *testing.T) {
 	}
 }
 
-func TestValuesOfTheCallerStayOutside(t *testing.T) {
+func TestCallerContextValuesAreNotPassedOn(t *testing.T) {
 	type key struct{}
 	c := client(t, func(w http.ResponseWriter, req *http.Request) {
 		fmt.Fprint(w, req.Context().Value(key{}))
@@ -182,7 +182,7 @@ func (l *longLived) AfterFunc(func()) (stop func() bool) {
 	return func() bool { l.waiting.Add(-1); return true }
 }
 
-func TestRequestsLeaveNothingWithTheirCaller(t *testing.T) {
+func TestFinishedRequestsDetachFromCaller(t *testing.T) {
 	finished := make(chan struct{})
 	c := client(t, func(w http.ResponseWriter, req *http.Request) {
 		fmt.Fprint(w, "done")
@@ -205,7 +205,7 @@ func TestRequestsLeaveNothingWithTheirCaller(t *testing.T) {
 	}
 }
 
-func TestWholeAnswers(t *testing.T) {
+func TestBufferedResponses(t *testing.T) {
 	const total = 3 * maxBuffered // not read while it is written
 	for _, method := range []string{http.MethodDelete, http.MethodPut, http.MethodPatch} {
 		t.Run(method, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestWholeAnswers(t *testing.T) {
 	}
 }
 
-func TestWholeAnswerEndsWithTheCaller(t *testing.T) {
+func TestBufferedRequestEndsWithCaller(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := client(t, func(w http.ResponseWriter, req *http.Request) {
 		cancel()
