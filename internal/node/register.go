@@ -188,13 +188,10 @@ func (s *self) sync(ctx context.Context) (ready bool, err error) {
 	}
 	updated, err := s.patch(ctx, node, status)
 	if apierrors.IsNotFound(err) {
-		err = s.tryRegister(ctx) // the Node was deleted
+		return false, s.tryRegister(ctx) // the Node was deleted
 	}
 	if err != nil {
 		return false, err
-	}
-	if updated == nil {
-		return false, nil
 	}
 	s.recordChanges(node.Status.Conditions, status.Conditions)
 	s.observe(updated)

@@ -169,6 +169,9 @@ func TestNodeStatusIsWrittenOnlyWhenItMatters(t *testing.T) {
 	if _, err := client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{}); err != nil {
 		t.Errorf("a deleted node was not registered again: %v", err)
 	}
+	if got := s.current().Name; got != nodeName {
+		t.Errorf("after the registration, the agent's Node object is %q", got)
+	}
 }
 
 // TestNodeMovesToOtherAddresses: a second agent has other addresses, and several of one type.
