@@ -22,8 +22,8 @@ type diagnosis struct {
 	reasons map[string]int
 	// filters names the filters that rejected a node, in alphabetical order.
 	filters []string
-	// solvable are the nodes on which preemption might help.
-	solvable []*model.Node
+	// resolvable are the nodes on which preemption might help.
+	resolvable []*model.Node
 	// preemption is the result of the preemption attempt.
 	preemption string
 }
@@ -46,8 +46,8 @@ func (d *diagnosis) reject(filter string, node *model.Node, r *plugin.Rejection)
 	for _, reason := range r.Reasons {
 		d.count(reason, 1)
 	}
-	if !r.Final {
-		d.solvable = append(d.solvable, node)
+	if !r.Unresolvable {
+		d.resolvable = append(d.resolvable, node)
 	}
 }
 

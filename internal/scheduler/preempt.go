@@ -28,7 +28,8 @@ type preemption struct {
 }
 
 // preempt finds the node on which the pod would fit with the least harmful preemption. It returns
-// the preemption, if there is one, which node to nominate (nil leaves it unchanged), and a message.
+// the preemption, or nil; the node to nominate, where "" clears the nomination and nil leaves it
+// unchanged; and a message.
 func (c *cycle) preempt() (*preemption, *string, string) {
 	if policy := c.pod.Spec.PreemptionPolicy; policy != nil && *policy == v1.PreemptNever {
 		return nil, nil, "not eligible due to preemptionPolicy=Never."
@@ -40,7 +41,7 @@ func (c *cycle) preempt() (*preemption, *string, string) {
 	failure := diagnosis{nodes: c.diagnosis.nodes}
 	var best *preemption
 	candidates := 0
-	for _, node := range c.diagnosis.solvable {
+	for _, node := range c.diagnosis.resolvable {
 		p, reasons := c.preemptOn(node, budgets)
 		if p == nil {
 			for _, reason := range reasons {
@@ -51,13 +52,13 @@ func (c *cycle) preempt() (*preemption, *string, string) {
 		if best == nil || compareHarm(p, best) < 0 {
 			best = p
 		}
-		if candidates++; candidates == enoughNodes(len(c.diagnosis.solvable)) && best.violations == 0 {
+		if candidates++; candidates == enoughNodes(len(c.diagnosis.resolvable)) && best.violations == 0 {
 			break
 		}
 	}
 	if best == nil {
 		none := ""
-		failure.count("Preemption is not helpful for scheduling", c.diagnosis.nodes-len(c.diagnosis.solvable))
+		failure.count("Preemption is not helpful for scheduling", c.diagnosis.nodes-len(c.diagnosis.resolvable))
 		return nil, &none, failure.String()
 	}
 	for _, pod := range c.cluster.Nominated(best.node) {
@@ -69,11 +70,11 @@ func (c *cycle) preempt() (*preemption, *string, string) {
 	return best, &best.node, text
 }
 
-// awaitsVictims reports whether victims of this pod are still terminating. Then it preempts no
-// others.
+// awaitsVictims reports whether victims of this pod are still terminating on its nominated node.
+// Until they have ended, it preempts no other pods.
 func (c *cycle) awaitsVictims() bool {
 	node := c.cluster.Node(c.cluster.Nomination(c.pod.UID))
-	if node == nil || c.finallyRejected(node) {
+	if node == nil || c.isUnresolvable(node) {
 		return false
 	}
 	return slices.ContainsFunc(node.Pods, func(pod *model.Pod) bool {
@@ -81,9 +82,10 @@ func (c *cycle) awaitsVictims() bool {
 	})
 }
 
-func (c *cycle) finallyRejected(node *model.Node) bool {
+// isUnresolvable reports whether preemption on a node would not help the pod.
+func (c *cycle) isUnresolvable(node *model.Node) bool {
 	_, rejection := c.runFilters(node)
-	return rejection != nil && rejection.Final
+	return rejection != nil && rejection.Unresolvable
 }
 
 // preempted reports whether a pod is being deleted because of a preemption.

@@ -339,7 +339,7 @@ func (w *world) check() {
 
 // TestRandomWalk checks that no pod is placed where it does not fit, and that no pod stays pending
 // that fits on a node. A wrong Wakes would break the second, so the clock moves far enough for
-// backoff, but not for the queue's patience.
+// backoff, but not until maxParked has passed.
 func TestRandomWalk(t *testing.T) {
 	for seed := range uint64(100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

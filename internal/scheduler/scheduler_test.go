@@ -67,7 +67,7 @@ func (a *api) pod(t *testing.T, name string) *v1.Pod {
 	return pod
 }
 
-// eventually waits until check returns true.
+// eventually waits until holds returns true. what describes the condition.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)

@@ -93,7 +93,7 @@ func (s *Scheduler) removePod(obj any) {
 	}
 }
 
-// last returns the last known state of a deleted object, also if the watch missed its deletion.
+// last returns the last known state of a deleted object, even if the watch missed its deletion.
 func last(obj any) any {
 	if unknown, missed := obj.(cache.DeletedFinalStateUnknown); missed {
 		return unknown.Obj

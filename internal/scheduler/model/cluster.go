@@ -16,8 +16,9 @@ import (
 type Cluster struct {
 	// nodes also has nodes that were deleted, or not seen yet, but have pods.
 	nodes map[string]*Node
-	list  []*Node
-	pods  map[types.UID]place
+	// list has the existing nodes, in the order in which they were added.
+	list []*Node
+	pods map[types.UID]place
 	// imageNodes counts the nodes that have an image.
 	imageNodes map[string]int
 	namespaces map[string]labels.Set
@@ -25,8 +26,9 @@ type Cluster struct {
 	// filters need not search for them.
 	withAffinity int
 
-	nominated map[string][]*Pod
-	nominee   map[types.UID]string
+	// nominated has the pods nominated to each node, nomination the node of each of these pods.
+	nominated  map[string][]*Pod
+	nomination map[types.UID]string
 }
 
 type place struct {
@@ -42,7 +44,7 @@ func NewCluster() *Cluster {
 		imageNodes: map[string]int{},
 		namespaces: map[string]labels.Set{},
 		nominated:  map[string][]*Pod{},
-		nominee:    map[types.UID]string{},
+		nomination: map[types.UID]string{},
 	}
 }
 
@@ -109,7 +111,7 @@ func (c *Cluster) countImages(n *Node, delta int) {
 	}
 }
 
-// NodesWithImage returns how many nodes have an image, by its normal name.
+// NodesWithImage returns how many nodes have an image. The name is one that NormalImage returned.
 func (c *Cluster) NodesWithImage(name string) int { return c.imageNodes[name] }
 
 // Pod returns a pod that is on a node, or nil.
@@ -161,8 +163,8 @@ func (c *Cluster) Namespace(name string) labels.Set { return c.namespaces[name] 
 
 // Nominate sets the nominated node of a pending pod; an empty node clears it.
 func (c *Cluster) Nominate(pod *Pod, node string) {
-	if old, found := c.nominee[pod.UID]; found {
-		delete(c.nominee, pod.UID)
+	if old, found := c.nomination[pod.UID]; found {
+		delete(c.nomination, pod.UID)
 		left := slices.DeleteFunc(c.nominated[old], func(p *Pod) bool { return p.UID == pod.UID })
 		if len(left) == 0 {
 			delete(c.nominated, old)
@@ -171,13 +173,13 @@ func (c *Cluster) Nominate(pod *Pod, node string) {
 		}
 	}
 	if node != "" {
-		c.nominee[pod.UID] = node
+		c.nomination[pod.UID] = node
 		c.nominated[node] = append(c.nominated[node], pod)
 	}
 }
 
 // Nomination returns the nominated node of a pod, or "".
-func (c *Cluster) Nomination(uid types.UID) string { return c.nominee[uid] }
+func (c *Cluster) Nomination(uid types.UID) string { return c.nomination[uid] }
 
 // Nominated returns the pods nominated to a node.
 func (c *Cluster) Nominated(node string) []*Pod { return c.nominated[node] }

@@ -11,7 +11,7 @@ type devices struct{}
 
 func (devices) Name() string { return "DynamicResources" }
 
-var unallocated = rejectFinally("cannot allocate all claims")
+var unallocated = rejectUnresolvable("cannot allocate all claims")
 
 func (devices) For(_ *model.Cluster, pod *model.Pod) (Check, *Rejection) {
 	if len(pod.Spec.ResourceClaims) == 0 {

@@ -150,7 +150,7 @@ func rejectionText(r *Rejection) string {
 		return ""
 	}
 	text := ""
-	if r.Final {
+	if r.Unresolvable {
 		text = "!"
 	}
 	for i, reason := range r.Reasons {

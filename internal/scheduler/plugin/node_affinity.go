@@ -19,8 +19,8 @@ type nodeAffinity struct{}
 func (nodeAffinity) Name() string { return "NodeAffinity" }
 
 var (
-	notMatched = rejectFinally("node(s) didn't match Pod's node affinity/selector")
-	conflict   = rejectFinally("pod affinity terms conflict")
+	notMatched = rejectUnresolvable("node(s) didn't match Pod's node affinity/selector")
+	conflict   = rejectUnresolvable("pod affinity terms conflict")
 )
 
 type nodeAffinityCheck struct {

@@ -15,7 +15,7 @@ type nodeUnschedulable struct{}
 
 func (nodeUnschedulable) Name() string { return "NodeUnschedulable" }
 
-var cordoned = rejectFinally("node(s) were unschedulable")
+var cordoned = rejectUnresolvable("node(s) were unschedulable")
 
 func (nodeUnschedulable) For(_ *model.Cluster, pod *model.Pod) (Check, *Rejection) {
 	if toleratesCordon(pod) {

@@ -36,7 +36,7 @@ type Check interface {
 	Check(node *model.Node) *Rejection
 }
 
-// A Narrower is a check that knows beforehand which few nodes are possible.
+// A Narrower is a check that can list the few possible nodes, so that the others need not be checked.
 type Narrower interface {
 	Check
 	// Nodes returns the possible nodes; nil means all.
@@ -62,14 +62,15 @@ func (f CheckFunc) Check(node *model.Node) *Rejection { return f(node) }
 type Rejection struct {
 	// Reasons are for users.
 	Reasons []string
-	// Final means that removing pods from the node would not help.
-	Final bool
+	// Unresolvable means that preemption would not help, because the pod would not fit on the node
+	// even if it were empty (upstream: UnschedulableAndUnresolvable).
+	Unresolvable bool
 }
 
 func reject(reason string) *Rejection { return &Rejection{Reasons: []string{reason}} }
 
-func rejectFinally(reason string) *Rejection {
-	return &Rejection{Reasons: []string{reason}, Final: true}
+func rejectUnresolvable(reason string) *Rejection {
+	return &Rejection{Reasons: []string{reason}, Unresolvable: true}
 }
 
 // MaxScore is the highest score of a node; the lowest is 0.
@@ -90,7 +91,7 @@ type Weighted struct {
 }
 
 // Filters returns the filters in order. The first one to reject a node gives the reason, so the
-// cheap and the final ones are first.
+// cheap and the unresolvable ones are first.
 //
 // There is no filter for spec.nodeName: a pod with a node is scheduled already.
 func Filters() []Filter {

@@ -19,7 +19,7 @@ type podAffinity struct{}
 func (podAffinity) Name() string { return "InterPodAffinity" }
 
 var (
-	affinityNotMet             = rejectFinally("node(s) didn't match pod affinity rules")
+	affinityNotMet             = rejectUnresolvable("node(s) didn't match pod affinity rules")
 	antiAffinityNotMet         = reject("node(s) didn't match pod anti-affinity rules")
 	existingAntiAffinityNotMet = reject("node(s) didn't satisfy existing pods anti-affinity rules")
 )
@@ -56,10 +56,12 @@ func (t tally) sum(node *model.Node) int64 {
 type affinityCheck struct {
 	cluster *model.Cluster
 	pod     *model.Pod
-	// near counts pods that all of the pod's affinity terms select, apart those that one of its
-	// anti-affinity terms selects, and hostile the anti-affinity terms of other pods that select
-	// it.
-	near, apart, hostile tally
+	// affinity counts the pods that all of the pod's affinity terms select.
+	affinity tally
+	// antiAffinity counts the pods that one of the pod's anti-affinity terms selects.
+	antiAffinity tally
+	// existingAntiAffinity counts the anti-affinity terms of existing pods that select the pod.
+	existingAntiAffinity tally
 }
 
 func (podAffinity) For(cluster *model.Cluster, pod *model.Pod) (Check, *Rejection) {
@@ -67,7 +69,7 @@ func (podAffinity) For(cluster *model.Cluster, pod *model.Pod) (Check, *Rejectio
 	if !own && !cluster.HasAffinity() {
 		return nil, nil
 	}
-	check := &affinityCheck{cluster: cluster, pod: pod, near: tally{}, apart: tally{}, hostile: tally{}}
+	check := &affinityCheck{cluster: cluster, pod: pod, affinity: tally{}, antiAffinity: tally{}, existingAntiAffinity: tally{}}
 	for _, node := range cluster.Nodes() {
 		pods := node.WithAffinity
 		if own {
@@ -77,7 +79,7 @@ func (podAffinity) For(cluster *model.Cluster, pod *model.Pod) (Check, *Rejectio
 			check.Move(other, node, 1)
 		}
 	}
-	if !own && len(check.hostile) == 0 {
+	if !own && len(check.existingAntiAffinity) == 0 {
 		return nil, nil
 	}
 	return check, nil
@@ -88,24 +90,24 @@ func (a *affinityCheck) Move(other *model.Pod, node *model.Node, delta int) {
 	namespaceLabels := a.cluster.Namespace(other.Namespace)
 	if model.MatchesAll(a.pod.Affinity, other, namespaceLabels) {
 		for i := range a.pod.Affinity {
-			a.near.add(node, a.pod.Affinity[i].TopologyKey, d)
+			a.affinity.add(node, a.pod.Affinity[i].TopologyKey, d)
 		}
 	}
 	for i := range a.pod.AntiAffinity {
 		if term := &a.pod.AntiAffinity[i]; term.Matches(other, namespaceLabels) {
-			a.apart.add(node, term.TopologyKey, d)
+			a.antiAffinity.add(node, term.TopologyKey, d)
 		}
 	}
 	for i := range other.AntiAffinity {
 		if term := &other.AntiAffinity[i]; term.Matches(a.pod, a.cluster.Namespace(a.pod.Namespace)) {
-			a.hostile.add(node, term.TopologyKey, d)
+			a.existingAntiAffinity.add(node, term.TopologyKey, d)
 		}
 	}
 }
 
 func (a *affinityCheck) Clone() Spanning {
 	c := *a
-	c.near, c.apart, c.hostile = maps.Clone(a.near), maps.Clone(a.apart), maps.Clone(a.hostile)
+	c.affinity, c.antiAffinity, c.existingAntiAffinity = maps.Clone(a.affinity), maps.Clone(a.antiAffinity), maps.Clone(a.existingAntiAffinity)
 	return &c
 }
 
@@ -115,11 +117,11 @@ func (a *affinityCheck) Check(node *model.Node) *Rejection {
 	}
 	for i := range a.pod.AntiAffinity {
 		key := a.pod.AntiAffinity[i].TopologyKey
-		if value, found := node.Labels[key]; found && a.apart[domain{key, value}] > 0 {
+		if value, found := node.Labels[key]; found && a.antiAffinity[domain{key, value}] > 0 {
 			return antiAffinityNotMet
 		}
 	}
-	if a.hostile.sum(node) > 0 {
+	if a.existingAntiAffinity.sum(node) > 0 {
 		return existingAntiAffinityNotMet
 	}
 	return nil
@@ -135,12 +137,12 @@ func (a *affinityCheck) satisfiesAffinity(node *model.Node) bool {
 		if !labelled {
 			return false
 		}
-		found = found && a.near[domain{key, value}] > 0
+		found = found && a.affinity[domain{key, value}] > 0
 	}
 	if found {
 		return true
 	}
-	return len(a.near) == 0 && model.MatchesAll(a.pod.Affinity, a.pod, a.cluster.Namespace(a.pod.Namespace))
+	return len(a.affinity) == 0 && model.MatchesAll(a.pod.Affinity, a.pod, a.cluster.Namespace(a.pod.Namespace))
 }
 
 func (podAffinity) Wakes(cluster *model.Cluster, event *Event, pod *model.Pod) bool {
@@ -167,8 +169,8 @@ func requiresAffinity(cluster *model.Cluster, pod, other *model.Pod) bool {
 }
 
 // mayUnblock reports whether the change or removal of another pod may make a pod schedulable: one of
-// them had anti-affinity to the other, or the pod has affinity to the other, and may now be the
-// first of its kind.
+// them had anti-affinity to the other; or the other was the last that the pod's affinity selects, so
+// that the pod may now be the first (see satisfiesAffinity).
 func mayUnblock(cluster *model.Cluster, pod, other *model.Pod) bool {
 	return requiresAffinity(cluster, pod, other) ||
 		model.MatchesAny(pod.AntiAffinity, other, cluster.Namespace(other.Namespace)) ||
@@ -180,22 +182,22 @@ func (podAffinity) Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.
 	if !hasPreferences && !cluster.HasAffinity() {
 		return
 	}
-	liking := tally{}
+	preference := tally{}
 	for _, node := range cluster.Nodes() {
 		pods := node.WithAffinity
 		if hasPreferences {
 			pods = node.Pods
 		}
 		for _, other := range pods {
-			liking.addPreferences(cluster, pod, other, node)
+			preference.addPreferences(cluster, pod, other, node)
 		}
 	}
-	if len(liking) == 0 {
+	if len(preference) == 0 {
 		return
 	}
 	least, most := int64(math.MaxInt64), int64(math.MinInt64)
 	for i, node := range nodes {
-		scores[i] = liking.sum(node)
+		scores[i] = preference.sum(node)
 		least, most = min(least, scores[i]), max(most, scores[i])
 	}
 	for i := range scores {
@@ -207,9 +209,9 @@ func (podAffinity) Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.
 	}
 }
 
-// addPreferences adds the preferred terms between a pending pod and a pod on a node, in both
-// directions.
-// Required affinity of the pod on the node counts a little too.
+// addPreferences adds the weights of the preferred terms of a pending pod that select a pod on a
+// node, and of those of the pod on the node that select the pending pod. Each required affinity term
+// of the pod on the node counts 1.
 func (t tally) addPreferences(cluster *model.Cluster, pod, other *model.Pod, node *model.Node) {
 	t.addTerms(pod.PreferredAffinity, cluster, other, node, 1)
 	t.addTerms(pod.PreferredAntiAffinity, cluster, other, node, -1)

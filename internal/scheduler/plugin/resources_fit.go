@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"cmp"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -42,17 +43,12 @@ func requestsOf(pod *model.Pod) []request {
 			list = append(list, request{name, amount})
 		}
 	}
-	slices.SortFunc(list[plain:], func(a, b request) int {
-		if a.name < b.name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(list[plain:], func(a, b request) int { return cmp.Compare(a.name, b.name) })
 	return list
 }
 
-// shortage returns a rejection with the resources that a node has too little of; nil if there are
-// none.
+// shortage returns a rejection that names each resource that is insufficient on a node, or nil if
+// all suffice. It is unresolvable if even the empty node has too little of one.
 func shortage(requests []request, node *model.Node) *Rejection {
 	var short *Rejection
 	if int64(len(node.Pods))+1 > node.MaxPods {
@@ -67,7 +63,7 @@ func shortage(requests []request, node *model.Node) *Rejection {
 			short = &Rejection{}
 		}
 		short.Reasons = append(short.Reasons, "Insufficient "+string(r.name))
-		short.Final = short.Final || r.amount > capacity
+		short.Unresolvable = short.Unresolvable || r.amount > capacity
 	}
 	return short
 }

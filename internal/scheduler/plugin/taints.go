@@ -16,7 +16,7 @@ type taints struct{}
 
 func (taints) Name() string { return "TaintToleration" }
 
-var tainted = rejectFinally("node(s) had untolerated taint(s)")
+var tainted = rejectUnresolvable("node(s) had untolerated taint(s)")
 
 func (taints) For(_ *model.Cluster, pod *model.Pod) (Check, *Rejection) {
 	tolerations := pod.Spec.Tolerations

@@ -27,7 +27,7 @@ func (topologySpread) Name() string { return "PodTopologySpread" }
 
 var (
 	skewed       = reject("node(s) didn't match pod topology spread constraints")
-	labelMissing = rejectFinally("node(s) didn't match pod topology spread constraints (missing required label)")
+	labelMissing = rejectUnresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
 )
 
 // constraint is one spread constraint of a pod.

@@ -5,7 +5,7 @@ package queue
 
 import "container/heap"
 
-// items is a heap whose items know their position.
+// items is a heap of items. Each item stores its position, so that it can be removed.
 type items struct {
 	list []*Item
 	less func(a, b *Item) bool

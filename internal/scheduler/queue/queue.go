@@ -8,7 +8,7 @@
 //	gated     it has scheduling gates, and is not tried until they are removed;
 //	active    to be tried, ordered by priority, then by arrival;
 //	parked    no node fits; requeued by a change that may help (upstream: unschedulable);
-//	backing   requeued, but tried recently, so other pods go first: 1 s after the first failure,
+//	backoff   requeued, but tried recently, so other pods go first: 1 s after the first failure,
 //	          doubling up to 10 s;
 //	retrying  not placed because of an error, which no change will fix: requeued after its backoff.
 //
@@ -32,9 +32,9 @@ import (
 const (
 	firstBackoff = 1 * time.Second
 	maxBackoff   = 10 * time.Second
-	// patience is how long a parked pod waits for a change at most (upstream:
+	// maxParked is the longest time that a pod stays parked (upstream:
 	// podMaxInUnschedulablePodsDuration).
-	patience = 5 * time.Minute
+	maxParked = 5 * time.Minute
 )
 
 // Item is a pending pod with its scheduling attempts.
@@ -45,29 +45,31 @@ type Item struct {
 	RejectedBy []string
 
 	attempts int
-	arrival  uint64
+	arrival  uint64 // orders items of the same priority
 	// ready is when its backoff ends, overdue when it has been parked for too long.
 	ready, overdue time.Time
-	in             *items
-	index          int
+	// in is the heap with the item, or nil, and index the item's position there.
+	in    *items
+	index int
 }
 
 // Queue has the pending pods.
 type Queue struct {
 	clock    clock.PassiveClock
 	arrivals uint64
-	waiting  map[types.UID]*Item
+	// pending has all items, gated ones included, which are in no heap.
+	pending map[types.UID]*Item
 
-	active, backing, retrying, parked *items
+	active, backoff, retrying, parked *items
 }
 
 // New returns an empty queue.
 func New(clock clock.PassiveClock) *Queue {
 	return &Queue{
 		clock:    clock,
-		waiting:  map[types.UID]*Item{},
+		pending:  map[types.UID]*Item{},
 		active:   &items{less: moreUrgent},
-		backing:  &items{less: readyFirst},
+		backoff:  &items{less: readyFirst},
 		retrying: &items{less: readyFirst},
 		parked:   &items{less: func(a, b *Item) bool { return a.overdue.Before(b.overdue) }},
 	}
@@ -88,16 +90,16 @@ func readyFirst(a, b *Item) bool {
 }
 
 // Len returns the number of pending pods.
-func (q *Queue) Len() int { return len(q.waiting) }
+func (q *Queue) Len() int { return len(q.pending) }
 
 // Get returns the item of a pending pod, or nil.
-func (q *Queue) Get(uid types.UID) *Item { return q.waiting[uid] }
+func (q *Queue) Get(uid types.UID) *Item { return q.pending[uid] }
 
 // Add adds a new pod.
 func (q *Queue) Add(pod *model.Pod) {
 	q.Remove(pod.UID)
 	item := &Item{Pod: pod}
-	q.waiting[pod.UID] = item
+	q.pending[pod.UID] = item
 	if !isGated(pod) {
 		q.activate(item)
 	}
@@ -105,7 +107,7 @@ func (q *Queue) Add(pod *model.Pod) {
 
 // Update applies a change of a pending pod. When its last gate is removed, it becomes active.
 func (q *Queue) Update(pod *model.Pod) {
-	item := q.waiting[pod.UID]
+	item := q.pending[pod.UID]
 	if item == nil {
 		q.Add(pod)
 		return
@@ -122,12 +124,12 @@ func (q *Queue) Update(pod *model.Pod) {
 
 // Remove removes a pod.
 func (q *Queue) Remove(uid types.UID) {
-	item := q.waiting[uid]
+	item := q.pending[uid]
 	if item == nil {
 		return
 	}
 	item.leave()
-	delete(q.waiting, uid)
+	delete(q.pending, uid)
 }
 
 // Pop removes and returns the next pod to try; nil if there is none. The caller places it, or
@@ -136,21 +138,21 @@ func (q *Queue) Pop() *Item {
 	q.promote()
 	item := q.active.first()
 	if item == nil {
-		item = q.backing.first()
+		item = q.backoff.first()
 	}
 	if item == nil {
 		return nil
 	}
 	item.leave()
-	delete(q.waiting, item.Pod.UID)
+	delete(q.pending, item.Pod.UID)
 	item.attempts++
 	return item
 }
 
-// promote moves the pods whose waiting time is over.
+// promote requeues the pods whose backoff is over, or that were parked for too long.
 func (q *Queue) promote() {
 	now := q.clock.Now()
-	for _, heap := range []*items{q.backing, q.retrying} {
+	for _, heap := range []*items{q.backoff, q.retrying} {
 		for item := heap.first(); item != nil && !now.Before(item.ready); item = heap.first() {
 			q.activate(item)
 		}
@@ -164,7 +166,7 @@ func (q *Queue) promote() {
 func (q *Queue) Park(item *Item, rejectedBy []string) {
 	item.RejectedBy = rejectedBy
 	q.takeBack(item)
-	item.overdue = q.clock.Now().Add(patience)
+	item.overdue = q.clock.Now().Add(maxParked)
 	q.parked.add(item)
 }
 
@@ -176,12 +178,12 @@ func (q *Queue) Retry(item *Item) {
 }
 
 func (q *Queue) takeBack(item *Item) {
-	q.waiting[item.Pod.UID] = item
-	item.ready = q.clock.Now().Add(backoff(item.attempts))
+	q.pending[item.Pod.UID] = item
+	item.ready = q.clock.Now().Add(backoffAfter(item.attempts))
 }
 
-// backoff returns the backoff after a number of attempts.
-func backoff(attempts int) time.Duration {
+// backoffAfter returns the backoff after a number of attempts.
+func backoffAfter(attempts int) time.Duration {
 	d := firstBackoff
 	for range attempts - 1 {
 		if d *= 2; d >= maxBackoff {
@@ -206,7 +208,7 @@ func (q *Queue) Wake(helps func(*Item) bool) {
 
 // WakeOne requeues one pod if it is parked.
 func (q *Queue) WakeOne(uid types.UID) {
-	if item := q.waiting[uid]; item != nil && item.in == q.parked {
+	if item := q.pending[uid]; item != nil && item.in == q.parked {
 		q.wake(item)
 	}
 }
@@ -218,7 +220,7 @@ func (q *Queue) wake(item *Item) {
 	}
 	item.leave()
 	q.arrive(item)
-	q.backing.add(item)
+	q.backoff.add(item)
 }
 
 func (q *Queue) activate(item *Item) {
@@ -227,7 +229,7 @@ func (q *Queue) activate(item *Item) {
 	q.active.add(item)
 }
 
-// arrive adds an item behind those of the same priority.
+// arrive numbers an item, so that it is ordered behind all others of the same priority.
 func (q *Queue) arrive(item *Item) {
 	q.arrivals++
 	item.arrival = q.arrivals

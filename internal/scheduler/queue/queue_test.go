@@ -65,7 +65,7 @@ func TestRemoveAndUpdate(t *testing.T) {
 	q.Add(pod("b", 0))
 	q.Add(pod("c", 0))
 	q.Remove("b")
-	q.Remove("nobody")
+	q.Remove("missing")
 	changed := pod("a", 0)
 	changed.Labels = map[string]string{"x": "y"}
 	q.Update(changed)
@@ -101,7 +101,7 @@ func TestParkedUntilWoken(t *testing.T) {
 
 	q.Wake(func(item *Item) bool { return item.RejectedBy[0] == "Y" })
 	wantOrder(t, q, "b")
-	q.WakeOne("nobody")
+	q.WakeOne("missing")
 	q.WakeOne("a")
 	wantOrder(t, q, "a")
 }
@@ -110,10 +110,10 @@ func TestParkedTooLong(t *testing.T) {
 	q, clock := newQueue()
 	q.Add(pod("a", 0))
 	q.Park(q.Pop(), []string{"X"})
-	if next, found := q.Next(); !found || next.Sub(clock.Now()) != patience {
+	if next, found := q.Next(); !found || next.Sub(clock.Now()) != maxParked {
 		t.Errorf("Next() = %v, %v", next, found)
 	}
-	clock.Step(patience - 1)
+	clock.Step(maxParked - 1)
 	wantOrder(t, q)
 	clock.Step(1)
 	wantOrder(t, q, "a")
