@@ -27,7 +27,7 @@ type place struct {
 	node   string
 	exists bool
 	fitness
-	// pods are on the node or created for it, ordered by byAge. They include pods that
+	// pods are on the node or created for it, ordered by boundThenOldest. They include pods that
 	// are being deleted, which occupy the node's ports until they have stopped.
 	pods []*corev1.Pod
 }
@@ -51,7 +51,7 @@ func newView(ds *appsv1.DaemonSet, s stamp, nodes []corev1.Node, claimed []*core
 	}
 	v := view{ds: ds, stamp: s, now: now}
 	for _, name := range slices.Sorted(maps.Keys(places)) {
-		slices.SortFunc(places[name].pods, byAge)
+		slices.SortFunc(places[name].pods, boundThenOldest)
 		v.places = append(v.places, *places[name])
 	}
 	return v

@@ -94,8 +94,8 @@ func nodeOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// byAge orders bound pods first, then older ones.
-func byAge(a, b *corev1.Pod) int {
+// boundThenOldest orders pods that are bound to a node before others, and older ones first.
+func boundThenOldest(a, b *corev1.Pod) int {
 	return cmp.Or(
 		boundFirst(a, b),
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),

@@ -10,7 +10,7 @@ import (
 )
 
 // status returns the status. It counts nodes, not pods: a node with several pods counts once,
-// by the oldest.
+// by the first of them in the order of boundThenOldest.
 func (v view) status() appsv1.DaemonSetStatus {
 	status := *v.ds.Status.DeepCopy()
 	status.ObservedGeneration = v.ds.Generation
@@ -27,6 +27,8 @@ func (v view) status() appsv1.DaemonSetStatus {
 	return status
 }
 
+// count adds a node to the status, as misscheduled if it has pods that the DaemonSet would not start
+// there.
 func (v view) count(status *appsv1.DaemonSetStatus, at *place) {
 	switch {
 	case !at.exists:
@@ -42,14 +44,14 @@ func (v view) count(status *appsv1.DaemonSetStatus, at *place) {
 		return
 	}
 	status.CurrentNumberScheduled++
-	oldest := at.pods[0]
-	if pods.IsReady(oldest) {
+	pod := at.pods[0]
+	if pods.IsReady(pod) {
 		status.NumberReady++
 	}
-	if v.available(oldest) {
+	if v.available(pod) {
 		status.NumberAvailable++
 	}
-	if v.stamp.isOn(oldest) {
+	if v.stamp.isOn(pod) {
 		status.UpdatedNumberScheduled++
 	}
 }

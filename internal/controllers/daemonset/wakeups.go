@@ -44,8 +44,8 @@ func (r *reconciler) nodeHandler() handler.Funcs {
 	}
 }
 
-// requeueAffected requeues the DaemonSets for which the fitness of a node changes. Nil is a node
-// that does not exist.
+// requeueAffected requeues the DaemonSets for which the fitness of a node changes. before is nil for a
+// new node, after for a deleted one.
 func (r *reconciler) requeueAffected(ctx context.Context, q queue, before, after client.Object) {
 	old, _ := before.(*corev1.Node)
 	current, _ := after.(*corev1.Node)
@@ -59,18 +59,19 @@ func (r *reconciler) requeueAffected(ctx context.Context, q queue, before, after
 	}
 	for i := range found.Items {
 		fitter := newFitter(&found.Items[i])
-		if fitter.fitIfAny(old) != fitter.fitIfAny(current) {
+		if fitter.fitOrNone(old) != fitter.fitOrNone(current) {
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&found.Items[i])})
 		}
 	}
 }
 
-// isSameFit reports whether two states of a node have the same fitness for all DaemonSets.
+// isSameFit reports whether two states of a node differ in nothing that affects its fitness.
 func isSameFit(a, b *corev1.Node) bool {
 	return apiequality.Semantic.DeepEqual(a.Labels, b.Labels) && apiequality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints)
 }
 
-func (f fitter) fitIfAny(node *corev1.Node) fitness {
+// fitOrNone returns the fitness of a node. A DaemonSet may run no pod on a nil one.
+func (f fitter) fitOrNone(node *corev1.Node) fitness {
 	if node == nil {
 		return fitness{}
 	}

@@ -34,8 +34,9 @@ type reconciliation struct {
 	rolling bool
 }
 
-// step does nothing for a Deployment that is being deleted, scales one that is paused or
-// was resized, and otherwise takes the next step of the rollout.
+// step takes the next step of the rollout, except in these cases: a Deployment that is being
+// deleted is left alone, one with a rollback annotation is rolled back, and one that is
+// paused, or that has rolling updates and was resized, is only scaled.
 func (r *reconciliation) step(ctx context.Context) error {
 	if r.d.DeletionTimestamp != nil {
 		return nil
@@ -73,7 +74,8 @@ func (r *reconciliation) status(err error) appsv1.DeploymentStatus {
 }
 
 // syncNewest copies the Deployment's annotations and minReadySeconds to the newest
-// ReplicaSet.
+// ReplicaSet, and its revision to the Deployment. If the Deployment has a progress deadline
+// and no Progressing condition, it sets one.
 func (r *reconciliation) syncNewest(ctx context.Context) error {
 	if r.newest == nil {
 		return nil
@@ -147,14 +149,14 @@ func (r *reconciliation) scale(ctx context.Context) error {
 	return nil
 }
 
-// saturated reports whether the newest ReplicaSet has all replicas, available, with the
-// Deployment's size in its annotation.
+// saturated reports whether the newest ReplicaSet has all replicas of the Deployment, all of
+// them available, and the Deployment's size in its annotation.
 func (r *reconciliation) saturated() bool {
 	if r.newest == nil {
 		return false
 	}
-	known, ok := sizeAnnotation(r.newest, desiredAnnotation)
-	return ok && known == r.want && size(r.newest) == r.want && r.newest.Status.AvailableReplicas == r.want
+	last, known := sizeAnnotation(r.newest, desiredAnnotation)
+	return known && last == r.want && size(r.newest) == r.want && r.newest.Status.AvailableReplicas == r.want
 }
 
 // roll takes one step of a rolling update.
@@ -309,7 +311,7 @@ func (r *reconciliation) resize(ctx context.Context, rs *appsv1.ReplicaSet, n in
 	return nil
 }
 
-// update writes rs and updates it with the API's answer.
+// update writes rs, and sets it to the object that the API returns.
 func (r *reconciliation) update(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	if err := r.client.Update(ctx, rs); err != nil {
 		return err
@@ -353,6 +355,7 @@ func (r *reconciliation) byAge() []*appsv1.ReplicaSet {
 	return sets
 }
 
+// sized returns ReplicaSets as the plan sees them.
 func sized(sets []*appsv1.ReplicaSet) []set {
 	out := make([]set, len(sets))
 	for i, rs := range sets {

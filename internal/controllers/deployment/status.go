@@ -161,8 +161,8 @@ func timedOut(d *appsv1.Deployment, current *appsv1.DeploymentCondition, now tim
 	}
 }
 
-// progressCheck returns when to check the progress deadline, for which there is no event. 0
-// means never.
+// progressCheck returns the time until the progress deadline must be checked, or 0 if it need not
+// be. No watch event wakes the controller then.
 func progressCheck(d *appsv1.Deployment, status *appsv1.DeploymentStatus, now time.Time) time.Duration {
 	current := getCondition(status, appsv1.DeploymentProgressing)
 	if !hasDeadline(d) || d.Spec.Paused || current == nil || complete(d, status) ||

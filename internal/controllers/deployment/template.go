@@ -23,9 +23,9 @@ import (
 // hashLabel distinguishes the pods of one template from those of all others.
 const hashLabel = appsv1.DefaultDeploymentUniqueLabelKey
 
-// splitNewest returns the ReplicaSet with the Deployment's template, or nil, and the others
-// from oldest to youngest. If several have it (older defaults may have differed), the oldest
-// is the newest revision.
+// splitNewest returns the ReplicaSet with the Deployment's template, or nil, and all others
+// from oldest to youngest. If several have the template (as after an upgrade that changed
+// defaults), it returns the one that was created first, as upstream does.
 func splitNewest(d *appsv1.Deployment, all []*appsv1.ReplicaSet) (newest *appsv1.ReplicaSet, old []*appsv1.ReplicaSet) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, byAge)
@@ -59,8 +59,8 @@ func withoutHash(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	return &out
 }
 
-// templateHash returns the hash of a template. A collision count changes the hash after a
-// collision.
+// templateHash returns the hash of a template. The owner's collision count is part of the
+// hash, so that incrementing it after a name collision gives another name.
 func templateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
 	h := fnv.New32a()
 	fmt.Fprint(h, dump.ForHash(*template))

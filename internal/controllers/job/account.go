@@ -146,7 +146,7 @@ func (o *observed) countsAs(pod *corev1.Pod, end *batchv1.JobCondition) batchv1.
 			return ""
 		}
 		return batchv1.JobComplete
-	case !o.isFailed(pod) && (end == nil || isSuccess(end)), !o.handle(pod).counts():
+	case !o.isFailed(pod) && (end == nil || isSuccess(end)), !o.policyResultOf(pod).counts():
 		return ""
 	}
 	return batchv1.JobFailed

@@ -137,8 +137,8 @@ func (b *bench) get(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// ends terminates the container of a pod with this exit code.
-func (b *bench) ends(pod *corev1.Pod, code int32) {
+// terminate ends the container of a pod with an exit code.
+func (b *bench) terminate(pod *corev1.Pod, code int32) {
 	pod.Status.Phase = corev1.PodSucceeded
 	if code != 0 {
 		pod.Status.Phase = corev1.PodFailed
@@ -148,8 +148,8 @@ func (b *bench) ends(pod *corev1.Pod, code int32) {
 	b.Must(b.API.Status().Update(ctx, pod))
 }
 
-// stops ends a terminating pod, as its node agent would.
-func (b *bench) stops(pod *corev1.Pod) {
+// removePod removes the finalizer that keeps a terminating pod, as if its node agent had stopped it.
+func (b *bench) removePod(pod *corev1.Pod) {
 	var left []string
 	for _, f := range pod.Finalizers {
 		if f != running {
@@ -169,8 +169,8 @@ func (b *bench) pass() time.Duration {
 	return result.RequeueAfter
 }
 
-// says describes the true conditions of a status as "type reason: message".
-func says(status batchv1.JobStatus) []string {
+// trueConditions describes the true conditions of a status as "type reason: message".
+func trueConditions(status batchv1.JobStatus) []string {
 	var out []string
 	for _, c := range status.Conditions {
 		if c.Status == corev1.ConditionTrue {

@@ -32,12 +32,12 @@ func TestJobCompletes(t *testing.T) {
 	}
 	b.Events()
 	for range 3 {
-		b.ends(b.live()[0], 0)
+		b.terminate(b.live()[0], 0)
 		job = b.settle()
 	}
-	wantSays := []string{"SuccessCriteriaMet CompletionsReached: Reached expected number of succeeded pods",
+	wantConditions := []string{"SuccessCriteriaMet CompletionsReached: Reached expected number of succeeded pods",
 		"Complete CompletionsReached: Reached expected number of succeeded pods"}
-	if diff := cmp.Diff(wantSays, says(job.Status)); diff != "" {
+	if diff := cmp.Diff(wantConditions, trueConditions(job.Status)); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
 	if job.Status.Succeeded != 3 || job.Status.CompletionTime == nil || job.Status.Active != 0 || len(b.all()) != 3 {
@@ -53,15 +53,15 @@ func TestFailedJobFailsItsRemainingPods(t *testing.T) {
 	b.settle()
 	b.Events()
 	victim := b.live()[1]
-	b.ends(b.live()[0], 1)
+	b.terminate(b.live()[0], 1)
 	job := b.settle()
-	if got := says(job.Status); !slices.Equal(got, []string{"FailureTarget BackoffLimitExceeded: Job has reached the specified backoff limit"}) {
+	if got := trueConditions(job.Status); !slices.Equal(got, []string{"FailureTarget BackoffLimitExceeded: Job has reached the specified backoff limit"}) {
 		t.Errorf("conditions %q while a pod terminates", got)
 	}
 	if *job.Status.Terminating != 1 || job.Status.Active != 0 || job.Status.Failed != 2 {
 		t.Errorf("status %+v, terminating %d", job.Status, *job.Status.Terminating)
 	}
-	b.stops(b.get(victim))
+	b.removePod(b.get(victim))
 	job = b.settle()
 	if end := finishedCondition(job); end == nil || end.Type != batchv1.JobFailed || end.Reason != "BackoffLimitExceeded" || *job.Status.Terminating != 0 {
 		t.Errorf("status %+v", job.Status)
@@ -78,7 +78,7 @@ func TestSuspendAndResume(t *testing.T) {
 	b.Events()
 	b.edit(suspend)
 	job := b.settle()
-	if got := says(job.Status); !slices.Equal(got, []string{"Suspended JobSuspended: Job suspended"}) || job.Status.StartTime != nil || job.Status.Active != 0 {
+	if got := trueConditions(job.Status); !slices.Equal(got, []string{"Suspended JobSuspended: Job suspended"}) || job.Status.StartTime != nil || job.Status.Active != 0 {
 		t.Errorf("%q, status %+v", got, job.Status)
 	}
 	for _, pod := range b.all() {
@@ -150,7 +150,7 @@ func TestEndedPodIsNotDropped(t *testing.T) {
 	b.settle()
 	b.edit(func(spec *batchv1.JobSpec) { spec.Parallelism = ptr.To[int32](0) })
 	b.Sync()
-	b.ends(b.live()[0], 0)
+	b.terminate(b.live()[0], 0)
 	_, err := b.reconcile()
 	b.Must(err)
 	if job := b.settle(); job.Status.Succeeded != 1 || job.Status.Active != 0 {
@@ -166,7 +166,7 @@ func TestIndexInheritsFailures(t *testing.T) {
 		if counted, _ := indexFailures(pod); counted != failures {
 			t.Errorf("the pod has %d failures, want %d", counted, failures)
 		}
-		b.ends(pod, 1)
+		b.terminate(pod, 1)
 		if wait := b.pass(); failures < 2 && wait != time.Duration(10<<failures)*time.Second {
 			t.Errorf("after failure %d: requeued after %v", failures+1, wait)
 		}
@@ -186,7 +186,7 @@ func TestPodFailurePolicyFailsJob(t *testing.T) {
 		spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{onCodes("Ignore", nil, "In", 3), onCodes("FailJob", nil, "In", 4)}}
 	}))
 	b.settle()
-	b.ends(b.live()[0], 3)
+	b.terminate(b.live()[0], 3)
 	b.settle()
 	if wait := b.pass(); wait != 10*time.Second || b.job().Status.Failed != 0 {
 		t.Errorf("requeued after %v, status %+v", wait, b.job().Status)
@@ -194,7 +194,7 @@ func TestPodFailurePolicyFailsJob(t *testing.T) {
 	b.Clock.Step(10 * time.Second)
 	b.settle()
 	pod := b.live()[0]
-	b.ends(pod, 4)
+	b.terminate(pod, 4)
 	job := b.settle()
 	want := "Container c for pod ns/" + pod.Name + " failed with exit code 4 matching FailJob rule at index 1"
 	if end := finishedCondition(job); end == nil || end.Reason != "PodFailurePolicy" || end.Message != want || job.Status.Failed != 1 {
@@ -209,18 +209,18 @@ func TestSuccessPolicyCompletesJob(t *testing.T) {
 	b.settle()
 	for _, pod := range b.live() {
 		if pod.Annotations[batchv1.JobCompletionIndexAnnotation] == "1" {
-			b.ends(pod, 0)
+			b.terminate(pod, 0)
 		}
 	}
 	b.settle()
 	for _, pod := range b.all() {
 		if pod.DeletionTimestamp != nil {
-			b.stops(pod)
+			b.removePod(pod)
 		}
 	}
 	job := b.settle()
 	want := []string{"SuccessCriteriaMet SuccessPolicy: Matched rules at index 0", "Complete SuccessPolicy: Matched rules at index 0"}
-	if diff := cmp.Diff(want, says(job.Status)); diff != "" || job.Status.CompletedIndexes != "1" || job.Status.Succeeded != 1 || job.Status.Failed != 0 {
+	if diff := cmp.Diff(want, trueConditions(job.Status)); diff != "" || job.Status.CompletedIndexes != "1" || job.Status.Succeeded != 1 || job.Status.Failed != 0 {
 		t.Errorf("conditions (-want +got):\n%s\nstatus %+v", diff, job.Status)
 	}
 }
@@ -407,7 +407,7 @@ func TestWatches(t *testing.T) {
 	b.Must(w.API.Create(ctx, job))
 	eventually("two pods", func() bool { return len(b.live()) == 2 })
 	for _, pod := range b.live() {
-		b.ends(pod, 0)
+		b.terminate(pod, 0)
 	}
 	eventually("the Job is finished", func() bool { return finishedCondition(b.job()) != nil })
 	// A client adds the finalizer to a pod of the finished Job.

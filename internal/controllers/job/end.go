@@ -48,7 +48,7 @@ func (o *observed) failJob() string {
 		if !o.isFailed(pod) {
 			continue
 		}
-		if h := o.handle(pod); h.action == batchv1.PodFailurePolicyActionFailJob {
+		if h := o.policyResultOf(pod); h.action == batchv1.PodFailurePolicyActionFailJob {
 			return h.message
 		}
 	}

@@ -88,7 +88,7 @@ func (m *model) step() {
 			if pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "" {
 				m.end(pod)
 			}
-			m.stops(m.get(pod))
+			m.removePod(m.get(pod))
 		}
 	case 5:
 		if m.rng.Intn(3) == 0 {
@@ -106,7 +106,7 @@ func (m *model) step() {
 
 func (m *model) end(pod *corev1.Pod) {
 	code := int32(m.rng.Intn(2))
-	m.ends(pod, code)
+	m.terminate(pod, code)
 	if isTracked(pod) {
 		m.ended[pod.UID] = code == 0
 	}
@@ -154,12 +154,12 @@ func (m *model) finish() *batchv1.Job {
 	for range 60 {
 		for _, pod := range m.all() {
 			if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-				m.ends(pod, 0)
+				m.terminate(pod, 0)
 				if isTracked(pod) {
 					m.ended[pod.UID] = true
 				}
 			}
-			m.stops(m.get(pod))
+			m.removePod(m.get(pod))
 		}
 		m.Clock.Step(maxDelay)
 		if job := m.settle(); finishedCondition(job) != nil {
@@ -225,7 +225,7 @@ func TestEachIndexSucceedsOnce(t *testing.T) {
 				t.Errorf("completed %v, failed %v, %d succeeded", completed, lost, job.Status.Succeeded)
 			}
 			if want := lost.count() > 0; want != (finishedCondition(job).Type == batchv1.JobFailed) {
-				t.Errorf("the Job ended with %v, indexes %v failed", says(job.Status), lost)
+				t.Errorf("the Job ended with %v, indexes %v failed", trueConditions(job.Status), lost)
 			}
 		})
 	}

@@ -59,7 +59,7 @@ func observe(job *batchv1.Job, claimed []*corev1.Pod, past backoff, now time.Tim
 	o.uncounted.succeeded, o.uncounted.failed = sets.New(listed.Succeeded...), sets.New(listed.Failed...)
 	succeeded := o.newlyEnded(o.uncounted.succeeded, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 	failed := o.newlyEnded(o.uncounted.failed, o.isFailed)
-	counting := pods.Filter(failed, func(pod *corev1.Pod) bool { return o.handle(pod).counts() })
+	counting := pods.Filter(failed, func(pod *corev1.Pod) bool { return o.policyResultOf(pod).counts() })
 	o.succeeded = int(job.Status.Succeeded) + len(listed.Succeeded) + len(succeeded)
 	o.failed = int(job.Status.Failed) + len(listed.Failed) + len(counting)
 	o.backoff = past.after(succeeded, failed)
@@ -102,7 +102,7 @@ func (o *observed) failsIndex(pod *corev1.Pod) bool {
 	if !o.isFailed(pod) {
 		return false
 	}
-	h := o.handle(pod)
+	h := o.policyResultOf(pod)
 	before, _ := indexFailures(pod)
 	return h.action == batchv1.PodFailurePolicyActionFailIndex || h.counts() && before >= int(*o.job.Spec.BackoffLimitPerIndex)
 }
@@ -147,8 +147,8 @@ func (o *observed) isFailed(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || !replacesOnlyFailed(o.job) && pods.IsTerminating(pod)
 }
 
-func (o *observed) handle(pod *corev1.Pod) handling {
-	return handle(o.job.Spec.PodFailurePolicy, pod)
+func (o *observed) policyResultOf(pod *corev1.Pod) policyResult {
+	return applyFailurePolicy(o.job.Spec.PodFailurePolicy, pod)
 }
 
 func isIndexed(job *batchv1.Job) bool {

@@ -13,8 +13,8 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// burst limits the pods that one Reconcile creates, deletes or counts, so that a large Job reports
-// its progress, leaves room for others, and has a status of at most some 20 KB.
+// burst limits the pods that one Reconcile creates, drops or counts. A large Job then reports its
+// progress, leaves capacity for other Jobs, and has a status of at most about 20 KB.
 const burst = 500
 
 // plan is what one Reconcile does.
@@ -28,7 +28,7 @@ type plan struct {
 	drop []*corev1.Pod
 	// create holds the places of the pods to create.
 	create []slot
-	// wait is when to requeue; 0 for never.
+	// wait is the time until the Job is requeued, or 0 if it need not be.
 	wait time.Duration
 }
 
@@ -36,8 +36,8 @@ type plan struct {
 type slot struct {
 	// index is the completion index, or -1 if the Job is not indexed.
 	index int
-	// replaces is the failed pod of the index whose number of failures is inherited, if
-	// failures are counted by index.
+	// replaces is the last failed pod of the index, or nil. If failures are counted by index, the
+	// new pod inherits its number of failures.
 	replaces *corev1.Pod
 }
 
@@ -90,9 +90,10 @@ func (o *observed) wanted() int {
 	}
 }
 
-// surplus selects the pods to drop: in an Indexed Job those without an index or with a duplicate
-// one, and as many others as exceed the wanted number.
-func (o *observed) surplus(n int) []*corev1.Pod {
+// surplus selects the pods to drop. In an Indexed Job these are first the pods without a valid index
+// or with a duplicate one; then others, until as many are dropped as exceed the wanted number. A
+// suspended Job drops all pods at once.
+func (o *observed) surplus(excess int) []*corev1.Pod {
 	if isSuspended(o.job) {
 		return o.active
 	}
@@ -100,25 +101,26 @@ func (o *observed) surplus(n int) []*corev1.Pod {
 	if isIndexed(o.job) {
 		keep, drop = o.onePerIndex()
 	}
-	if more := n - len(drop); more > 0 {
+	if more := excess - len(drop); more > 0 {
 		drop = append(drop, pods.Victims(keep, nil, more, o.now)...)
 	}
 	return drop[:min(len(drop), burst)]
 }
 
-// onePerIndex keeps the most advanced pod of each index.
+// onePerIndex keeps one pod of each index, the one that pods.Victims ranks last, and drops the others
+// and those without a valid index.
 func (o *observed) onePerIndex() (keep, drop []*corev1.Pod) {
-	sharing := map[int][]*corev1.Pod{}
+	byIndex := map[int][]*corev1.Pod{}
 	for _, pod := range o.active {
 		index, ok := indexOf(pod, o.completions)
 		if !ok {
 			drop = append(drop, pod)
 			continue
 		}
-		sharing[index] = append(sharing[index], pod)
+		byIndex[index] = append(byIndex[index], pod)
 	}
 	victims := map[*corev1.Pod]bool{}
-	for _, duplicates := range sharing {
+	for _, duplicates := range byIndex {
 		if len(duplicates) < 2 {
 			continue
 		}

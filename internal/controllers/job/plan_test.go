@@ -145,7 +145,7 @@ func TestPlan(t *testing.T) {
 			p := observe(job, podsOf(test.pods...), backoff{}, now).plan()
 			verdict := ""
 			if p.endCondition != nil {
-				verdict = says(batchv1.JobStatus{Conditions: []batchv1.JobCondition{*p.endCondition}})[0]
+				verdict = trueConditions(batchv1.JobStatus{Conditions: []batchv1.JobCondition{*p.endCondition}})[0]
 			}
 			var create []int
 			for _, s := range p.create {

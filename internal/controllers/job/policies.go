@@ -11,29 +11,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// handling is the result of the pod failure policy (KEP-3329) for one failed pod.
-type handling struct {
+// policyResult is the result of the pod failure policy (KEP-3329) for one failed pod.
+type policyResult struct {
 	// action is the action of the first matching rule, or "".
 	action batchv1.PodFailurePolicyAction
-	// message is the reason for FailJob.
+	// message describes the match, for the condition if the action is FailJob.
 	message string
 }
 
 // counts reports whether the failure counts towards the limits.
-func (h handling) counts() bool { return h.action != batchv1.PodFailurePolicyActionIgnore }
+func (h policyResult) counts() bool { return h.action != batchv1.PodFailurePolicyActionIgnore }
 
-// handle applies the first matching rule. It ignores rules with unknown actions.
-func handle(policy *batchv1.PodFailurePolicy, pod *corev1.Pod) handling {
+// applyFailurePolicy returns the result of the first matching rule. It ignores rules with unknown
+// actions.
+func applyFailurePolicy(policy *batchv1.PodFailurePolicy, pod *corev1.Pod) policyResult {
 	if policy == nil {
-		return handling{}
+		return policyResult{}
 	}
 	for i := range policy.Rules {
 		rule := &policy.Rules[i]
 		if why := describeMatch(rule, pod); why != "" && isKnownAction(rule.Action) {
-			return handling{rule.Action, fmt.Sprintf("%s matching %v rule at index %d", why, rule.Action, i)}
+			return policyResult{rule.Action, fmt.Sprintf("%s matching %v rule at index %d", why, rule.Action, i)}
 		}
 	}
-	return handling{}
+	return policyResult{}
 }
 
 func isKnownAction(action batchv1.PodFailurePolicyAction) bool {
@@ -95,6 +96,8 @@ func successRule(policy *batchv1.SuccessPolicy, succeeded indexes, completions i
 	return 0, false
 }
 
+// isMet reports whether the succeeded indexes meet a rule: all of its indexes have succeeded, or as many
+// of them as its count. A rule without indexes counts all.
 func isMet(rule *batchv1.SuccessPolicyRule, succeeded indexes, completions int) bool {
 	if rule.SucceededIndexes == nil {
 		return rule.SucceededCount != nil && succeeded.count() >= int(*rule.SucceededCount)

@@ -55,7 +55,7 @@ func TestPodFailurePolicy(t *testing.T) {
 		"rule with unknown action is ignored": {failedPod(map[string]int32{"c": 1}), []batchv1.PodFailurePolicyRule{onCodes("Celebrate", nil, in, 1), onCodes("Count", nil, in, 1)}, "Count", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := handle(&batchv1.PodFailurePolicy{Rules: test.rules}, test.pod)
+			got := applyFailurePolicy(&batchv1.PodFailurePolicy{Rules: test.rules}, test.pod)
 			if got.action != test.action || test.message != "" && got.message != test.message {
 				t.Errorf("got %+v", got)
 			}

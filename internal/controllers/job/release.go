@@ -91,8 +91,8 @@ func (r *releaser) needsCounting(ctx context.Context, pod *corev1.Pod) (bool, er
 	return hasOtherManager(job) || finishedCondition(job) == nil || owned.IsHeld(job), nil
 }
 
-// jobOf returns the Job that controls a pod, or nil if it does not exist. It asks the API if the
-// Job is not cached: an undeletion restores Jobs and pods together.
+// jobOf returns the Job that controls a pod, or nil if it does not exist. It reads a Job that is
+// not cached from the API: an undeletion restores Jobs and pods together.
 func (r *releaser) jobOf(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*batchv1.Job, error) {
 	for _, from := range []client.Reader{r.client, r.live} {
 		job := &batchv1.Job{}

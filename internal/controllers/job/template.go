@@ -53,7 +53,7 @@ func rememberFailures(pod *corev1.Pod, job *batchv1.Job, replaced *corev1.Pod) {
 		all := 0
 		counted, all = indexFailures(replaced)
 		ignored = all - counted
-		if handle(job.Spec.PodFailurePolicy, replaced).counts() {
+		if applyFailurePolicy(job.Spec.PodFailurePolicy, replaced).counts() {
 			counted++
 		} else {
 			ignored++

@@ -22,8 +22,7 @@ type conditionState struct {
 	reason, message string
 }
 
-// conditionStates returns the conditions for the findings, in order. A condition without problem is
-// listed as well.
+// conditionStates returns all five conditions, in order. Those without a problem are not failing.
 func conditionStates(f *findings) []conditionState {
 	out := []conditionState{
 		{corev1.NamespaceDeletionDiscoveryFailure, false, "ResourcesDiscovered", "All resources successfully discovered"},
@@ -44,21 +43,21 @@ func conditionStates(f *findings) []conditionState {
 		for _, err := range f.content {
 			messages = append(messages, err.Error())
 		}
-		fail(2, "ContentDeletionFailed", fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", n, sorted(messages)))
+		fail(2, "ContentDeletionFailed", fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", n, joinSorted(messages)))
 	}
 	if len(f.remaining) > 0 {
 		var counts []string
 		for gvr, n := range f.remaining {
 			counts = append(counts, fmt.Sprintf("%s.%s has %d resource instances", gvr.Resource, gvr.Group, n))
 		}
-		fail(3, "SomeResourcesRemain", "Some resources are remaining: "+sorted(counts))
+		fail(3, "SomeResourcesRemain", "Some resources are remaining: "+joinSorted(counts))
 	}
 	if len(f.finalizers) > 0 {
 		var counts []string
 		for finalizer, n := range f.finalizers {
 			counts = append(counts, fmt.Sprintf("%s in %d resource instances", finalizer, n))
 		}
-		fail(4, "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+sorted(counts))
+		fail(4, "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+joinSorted(counts))
 	}
 	return out
 }
@@ -71,8 +70,8 @@ func discoveryMessage(err error) string {
 	return err.Error()
 }
 
-// sorted joins the parts in a stable order.
-func sorted(parts []string) string {
+// joinSorted joins the parts in a stable order.
+func joinSorted(parts []string) string {
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")
 }

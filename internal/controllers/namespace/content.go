@@ -46,20 +46,20 @@ func (r *reconciler) clear(ctx context.Context, namespace string, endsBy time.Ti
 	known, found.discovery, found.parsing = r.catalog.resources()
 	rest := slices.DeleteFunc(slices.Clone(known), resource.isPods)
 	podKinds := slices.DeleteFunc(slices.Clone(known), func(k resource) bool { return !k.isPods() })
-	r.clearAll(ctx, namespace, podKinds, found, func(resource) bool { return r.clock.Now().Before(endsBy) })
+	r.clearAll(ctx, namespace, podKinds, found, endsBy)
 	if len(podKinds) > 0 && len(found.content) > 0 {
 		found.content[0] = fmt.Errorf("failed to delete pods for namespace: %s, err: %w", namespace, found.content[0])
 	}
 	if !found.isEmpty() {
 		return found
 	}
-	r.clearAll(ctx, namespace, rest, found, func(resource) bool { return false })
+	r.clearAll(ctx, namespace, rest, found, time.Time{})
 	return found
 }
 
-// clearAll deletes all objects of the given kinds. mayLinger reports whether objects of a kind
-// may remain for a while without finalizers.
-func (r *reconciler) clearAll(ctx context.Context, namespace string, kinds []resource, found *findings, mayLinger func(resource) bool) {
+// clearAll deletes all objects of the given kinds. It is an error if objects without finalizers
+// remain after endsBy: finalizers keep the others.
+func (r *reconciler) clearAll(ctx context.Context, namespace string, kinds []resource, found *findings, endsBy time.Time) {
 	var mu sync.Mutex
 	_, _ = pods.Parallel(len(kinds), func(i int) error {
 		left, err := r.clearKind(ctx, namespace, kinds[i])
@@ -68,14 +68,14 @@ func (r *reconciler) clearAll(ctx context.Context, namespace string, kinds []res
 		if len(left) > 0 {
 			found.remaining[kinds[i].gvr] = len(left)
 		}
-		held := false
+		hasFinalizers := false
 		for _, object := range left {
 			for _, finalizer := range object.Finalizers {
-				held = true
+				hasFinalizers = true
 				found.finalizers[finalizer]++
 			}
 		}
-		if err == nil && len(left) > 0 && !held && !mayLinger(kinds[i]) {
+		if err == nil && len(left) > 0 && !hasFinalizers && !r.clock.Now().Before(endsBy) {
 			err = fmt.Errorf("unexpected items still remain in namespace: %s for gvr: %v", namespace, kinds[i].gvr)
 		}
 		if err != nil {
@@ -132,8 +132,8 @@ func (r *reconciler) leftovers(ctx context.Context, namespace string) ([]metav1.
 	return all, nil
 }
 
-// deleteKind deletes with background propagation: an orphaned dependent would be deleted soon
-// after, and its finalizer would delay the namespace.
+// deleteKind deletes objects with background propagation. Orphaning would be useless, because the
+// dependents are deleted as well, and the finalizer orphan would delay the namespace.
 func (r *reconciler) deleteKind(ctx context.Context, namespace string, kind resource, objects []metav1.PartialObjectMetadata) error {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind.gvk())

@@ -72,7 +72,7 @@ type reconciler struct {
 	mu sync.Mutex
 	// inProgress holds the namespaces with remaining content.
 	inProgress map[string]progress
-	// released holds when the finalizer of a namespace was removed.
+	// released holds the times at which the controller removed its finalizer from namespaces.
 	released map[string]time.Time
 }
 
@@ -176,11 +176,13 @@ func (r *reconciler) finalCheck(ctx context.Context, name string) (ctrl.Result, 
 	}
 	// The namespace is read after the list: if it does not exist, no listed object belongs
 	// to a new namespace of that name. Deletion by UID protects later objects.
-	if err := r.live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, err
-	} else if err == nil {
+	err = r.live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
+	if err == nil {
 		r.forget(name)
 		return ctrl.Result{}, nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
 	}
 	for i := range left {
 		klog.FromContext(ctx).Info("An object outlived its namespace, deleting it", "kind", left[i].Kind, "object", klog.KObj(&left[i]))

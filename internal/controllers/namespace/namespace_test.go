@@ -50,9 +50,14 @@ func TestDeletable(t *testing.T) {
 	}
 	var names []string
 	for _, r := range found {
-		names = append(names, fmt.Sprint(r.gvr.Resource, r.list, r.collection, r.isPods()))
+		names = append(names, fmt.Sprintf("%s: list %t, deletecollection %t, pods %t", r.gvr.Resource, r.list, r.collection, r.isPods()))
 	}
-	want := []string{"podstrue true true", "configmapstrue true false", "secretstrue false false", "replicasetstrue true false"}
+	want := []string{
+		"pods: list true, deletecollection true, pods true",
+		"configmaps: list true, deletecollection true, pods false",
+		"secrets: list true, deletecollection false, pods false",
+		"replicasets: list true, deletecollection true, pods false",
+	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Error(diff)
 	}

@@ -172,8 +172,8 @@ func (f *filler) unlistAll(ctx context.Context, secret client.ObjectKey) error {
 	return errors.Join(errs...)
 }
 
-// unlist removes a Secret from the account's list. It asks the API first, since a Secret of
-// another type may have the name.
+// unlist removes a Secret from the account's list, unless the API has a Secret of that name,
+// which may be of another type.
 func (f *filler) unlist(ctx context.Context, account *corev1.ServiceAccount, secret client.ObjectKey) error {
 	if err := f.live.Get(ctx, secret, &corev1.Secret{}); !apierrors.IsNotFound(err) {
 		return err

@@ -147,8 +147,7 @@ func (u *podFinder) inCache(ctx context.Context, claim *corev1.PersistentVolumeC
 	return anyOf(list, claim, uses), err
 }
 
-// inAPI reports whether a pod uses the claim according to the API, which it asks once per
-// pass.
+// inAPI reports whether a pod in the API uses the claim. It lists the pods once per pass.
 func (u *podFinder) inAPI(ctx context.Context, claim *corev1.PersistentVolumeClaim, uses use) (bool, error) {
 	if u.listed == nil {
 		list := &corev1.PodList{}

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Selects reports whether the Service selects its endpoints.
+// Selects reports whether the endpoints of a Service are the pods that its selector matches.
 func Selects(service *corev1.Service) bool {
 	return service.Spec.Selector != nil && service.Spec.Type != corev1.ServiceTypeExternalName
 }

@@ -255,6 +255,7 @@ func (w *World) updateStatus(ctx context.Context, c client.Client, sub string, o
 	return w.wrote(obj, nil)
 }
 
+// wrote records the resource version of a written object, unless the write failed.
 func (w *World) wrote(obj client.Object, err error) error {
 	if err != nil {
 		return err

@@ -115,7 +115,7 @@ func (w *World) newInformer(_ toolscache.ListerWatcher, obj runtime.Object, resy
 	}, noWatchList{}), obj, resync, indexers)
 }
 
-// metadataOf returns a list as a server answers a request for metadata.
+// metadataOf returns a list as a server returns it if only metadata is requested.
 func metadataOf(list client.ObjectList) (runtime.Object, error) {
 	objects, err := meta.ExtractList(list)
 	out := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: list.GetResourceVersion()}}

@@ -172,7 +172,7 @@ func TestLedgerListsTerminatingChildren(t *testing.T) {
 		if got := read(); len(got) != 1 || got[0].DeletionTimestamp == nil {
 			t.Errorf("at version %d it reads %v", s.seen, got)
 		}
-		s.seen = s.version // The cache has first not even the creation of the pod, then the creation.
+		s.seen = s.version // In the first round, the cache does not even have the creation of the pod.
 	}
 	terminating := s.put("a", true)
 	s.seen = s.version

@@ -49,7 +49,7 @@ type Control struct {
 	Events record.EventRecorder
 }
 
-// Create creates the pod and updates it with the API's answer.
+// Create creates the pod, and sets it to the object that the API returns.
 func (c Control) Create(ctx context.Context, owner client.Object, pod *corev1.Pod) error {
 	// No selector would match the pod, so its owner would create pods without end.
 	if len(pod.Labels) == 0 {

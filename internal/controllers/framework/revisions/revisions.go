@@ -91,19 +91,19 @@ func holds(revision *appsv1.ControllerRevision, data []byte) bool {
 
 // New returns a revision of the owner that holds data. Its name is derived from the data,
 // so that creating it twice fails. It has the given labels and its hash, and the owner's
-// annotations (kubernetes.io/change-cause for the history) without a hold.
+// annotations (kubernetes.io/change-cause is shown in the history) except for a hold.
 func (k Keeper) New(owner client.Object, templateLabels map[string]string, data []byte, collisions *int32) *appsv1.ControllerRevision {
 	hash := hashOf(data, collisions)
-	marked := map[string]string{}
-	maps.Copy(marked, templateLabels)
-	marked[k.Label] = hash
+	labels := map[string]string{}
+	maps.Copy(labels, templateLabels)
+	labels[k.Label] = hash
 	annotations := maps.Clone(owner.GetAnnotations())
 	delete(annotations, ownership.HoldAnnotation)
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       owner.GetNamespace(),
 			Name:            nameOf(owner.GetName(), hash),
-			Labels:          marked,
+			Labels:          labels,
 			Annotations:     annotations,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, k.Kind)},
 		},
@@ -111,8 +111,8 @@ func (k Keeper) New(owner client.Object, templateLabels map[string]string, data 
 	}
 }
 
-// hashOf returns the hash of a state. A collision count changes the hash after its name was
-// found taken.
+// hashOf returns the hash of a state. The owner's collision count is part of the hash, so that
+// incrementing it after a name collision gives another name.
 func hashOf(data []byte, collisions *int32) string {
 	h := fnv.New32()
 	h.Write(data)
@@ -127,8 +127,8 @@ func nameOf(owner, hash string) string {
 	return owner[:min(len(owner), room)] + "-" + hash
 }
 
-// Hash returns the hash with which the pods of a revision are labelled. It is taken from the
-// name of a revision without the label.
+// Hash returns the hash with which the pods of a revision are labelled. For a revision without
+// the label, it is the revision's name.
 func (k Keeper) Hash(revision *appsv1.ControllerRevision) string {
 	return cmp.Or(revision.Labels[k.Label], revision.Name)
 }
@@ -145,7 +145,7 @@ func (k Keeper) Current(ctx context.Context, owner client.Object, wanted *appsv1
 		wanted.Revision = next
 		return k.create(ctx, owner, wanted)
 	}
-	// If others were trimmed, the number may be higher than necessary.
+	// If newer revisions were trimmed, the number may be higher than next.
 	current := same[len(same)-1]
 	if current.Revision >= next {
 		return current, nil
