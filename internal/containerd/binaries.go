@@ -31,7 +31,7 @@ var cniDirs = []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"}
 var systemDirs = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
 // Missing returns what [Start] needs and this machine lacks: programs by name, network plugins as "CNI plugin
-// NAME", and "root" if the process does not run as root. [HowToGet] says how to install it.
+// NAME", and "root" if the process does not run as root. [HowToGet] describes how to install it.
 func Missing() []string {
 	var missing []string
 	if os.Geteuid() != 0 {
@@ -52,7 +52,7 @@ func Missing() []string {
 
 const cniPrefix = "CNI plugin "
 
-// HowToGet returns one line that says how to install what [Missing] returned.
+// HowToGet returns one line on how to install what [Missing] returned.
 func HowToGet(missing []string) string {
 	var packages []string
 	seen := map[string]bool{}

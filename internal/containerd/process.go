@@ -67,12 +67,14 @@ func commandLine(pid int) []string {
 	return strings.Split(string(bytes.TrimRight(b, "\x00")), "\x00")
 }
 
-// isContainerd matches the containerd with this configuration file.
+// isContainerd returns a function that reports whether a command line is that of the containerd with
+// this configuration file.
 func isContainerd(config string) func([]string) bool {
 	return func(args []string) bool { return isProgramWith(args, "containerd", "--config", config) }
 }
 
-// isShim matches the shims of the containerd with this socket.
+// isShim returns a function that reports whether a command line is that of a shim of the containerd
+// with this socket.
 func isShim(socket string) func([]string) bool {
 	return func(args []string) bool {
 		return isProgramWith(args, "containerd-shim-runc-v2", "-address", socket)

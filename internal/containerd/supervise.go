@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The backoff of restarts of a containerd that does not stay up.
+// The backoff after failed restarts of containerd: the first pause, and the limit to which it doubles.
 const (
 	firstPause = time.Second
 	maxPause   = 30 * time.Second

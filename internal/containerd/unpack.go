@@ -18,11 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// CRI unpacks an image when the first container uses it, and once for each container if several start
-// concurrently. Unpacking at import avoids that.
+// containerd's CRI plugin unpacks an image only when the first container uses it, and once for each
+// container if several start concurrently. Kindred therefore unpacks images when it imports them.
 
-// usedSnapshotter returns overlayfs, CRI's default, if it works, else native. A private containerd has exactly
-// one of them.
+// usedSnapshotter returns the snapshotter of the CRI plugin: overlayfs, its default, if that works, else
+// native. The configuration of a private containerd enables only one of them.
 func usedSnapshotter(ctx context.Context, conn grpc.ClientConnInterface) (string, error) {
 	answer, err := introspectionapi.NewIntrospectionClient(conn).Plugins(ctx,
 		&introspectionapi.PluginsRequest{Filters: []string{"type==io.containerd.snapshotter.v1"}})

@@ -37,10 +37,10 @@ type Agent struct {
 	runtime cri.RuntimeService
 	images  cri.ImageManagerService
 
-	self  *self
-	pods  *workers.Set
-	view  *runtime.Runtime
-	ready chan struct{}
+	registration *registration
+	pods         *workers.Set
+	view         *runtime.Runtime
+	ready        chan struct{}
 }
 
 // New connects to the runtime and returns the agent, which does nothing before Run.
@@ -74,12 +74,12 @@ func New(options Options) (*Agent, error) {
 		options: options, runtime: service, images: images, ready: make(chan struct{}),
 		view: runtime.New(service, options.Owner, options.Clock),
 	}
-	a.self = &self{
+	a.registration = &registration{
 		options:  options,
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
 	a.pods = workers.New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
-		return admission.Check(klog.FromContext(ctx), a.self.current(), p, admission.LoadOf(others))
+		return admission.Check(klog.FromContext(ctx), a.registration.current(), p, admission.LoadOf(others))
 	})
 	return a, nil
 }
@@ -108,11 +108,11 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	var running sync.WaitGroup
 	running.Go(func() { a.view.Watch(ctx, a.pods.RuntimeChanged) })
-	a.self.register(ctx)
-	running.Go(func() { a.self.keepLease(ctx) })
+	a.registration.register(ctx)
+	running.Go(func() { a.registration.keepLease(ctx) })
 	running.Go(func() { a.watchSelf(ctx) })
 	ready := make(chan struct{})
-	running.Go(func() { a.self.keepStatus(ctx, sync.OnceFunc(func() { close(ready) })) })
+	running.Go(func() { a.registration.keepStatus(ctx, sync.OnceFunc(func() { close(ready) })) })
 	running.Go(func() { a.watchPods(ctx, ready, clean) })
 
 	<-ctx.Done()
@@ -137,10 +137,10 @@ func (a *Agent) recordEvents(ctx context.Context) (stop func()) {
 		stop = broadcaster.Shutdown
 	}
 	node := &v1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: a.options.Name, UID: types.UID(a.options.Name)}
-	a.self.record = func(eventType, reason, message string) {
+	a.registration.record = func(eventType, reason, message string) {
 		a.options.Recorder.Event(node, eventType, reason, message)
 	}
-	a.self.record(v1.EventTypeNormal, "Starting", "Starting kubelet.")
+	a.registration.record(v1.EventTypeNormal, "Starting", "Starting kubelet.")
 	return stop
 }
 
@@ -151,7 +151,7 @@ func (a *Agent) watchSelf(ctx context.Context) {
 	})
 	seen := func(object any) {
 		if node := object.(*v1.Node); node.Name == a.options.Name {
-			a.self.observe(node)
+			a.registration.observe(node)
 		}
 	}
 	a.handle(ctx, informer, cache.ResourceEventHandlerFuncs{
@@ -224,7 +224,7 @@ func (a *Agent) podsInRuntime(ctx context.Context) (map[types.UID]bool, error) {
 			return uids, nil
 		}
 		klog.FromContext(ctx).Error(err, "Cannot list the pods of the runtime, will retry")
-		if !a.self.pause(ctx, registerRetry) {
+		if !a.registration.pause(ctx, registerRetry) {
 			return nil, ctx.Err()
 		}
 	}

@@ -55,11 +55,12 @@ func TestRealRuntime(t *testing.T) {
 	}
 }
 
-const obedient = "trap 'exit 0' TERM; while :; do sleep 0.01; done"
+// exitOnTERM is a shell program that runs until SIGTERM.
+const exitOnTERM = "trap 'exit 0' TERM; while :; do sleep 0.01; done"
 
 func life(b *bed) {
 	begin := time.Now()
-	b.create(podOf("web", busybox("c", obedient)))
+	b.create(podOf("web", busybox("c", exitOnTERM)))
 	b.until("web", "ready", podReady)
 	b.Logf("create to ready: %v", time.Since(begin))
 	begin = time.Now()
@@ -156,7 +157,7 @@ func crashLoop(b *bed) {
 }
 
 func liveness(b *bed) {
-	c := busybox("c", "touch /alive; sleep 1; rm /alive; "+obedient)
+	c := busybox("c", "touch /alive; sleep 1; rm /alive; "+exitOnTERM)
 	c.LivenessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"test", "-f", "/alive"}}}, PeriodSeconds: 1, TimeoutSeconds: 5, FailureThreshold: 1, SuccessThreshold: 1}
 	b.create(podOf("sick", c))
 	p := b.until("sick", "restarted", func(p *v1.Pod) bool {
@@ -177,7 +178,7 @@ func waitingFor(reason string) func(*v1.Pod) bool {
 }
 
 func missingParts(b *bed) {
-	c := busybox("c", obedient)
+	c := busybox("c", exitOnTERM)
 	c.EnvFrom = []v1.EnvFromSource{{ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "late"}}}}
 	b.create(podOf("needy", c))
 	p := b.until("needy", "waiting for its configuration", waitingFor("CreateContainerConfigError"))
@@ -191,7 +192,7 @@ func missingParts(b *bed) {
 	b.until("needy", "ready", podReady)
 	b.delete("needy")
 
-	c = busybox("c", obedient)
+	c = busybox("c", exitOnTERM)
 	c.Image = "example.invalid/nothing:1"
 	b.create(podOf("imageless", c))
 	b.until("imageless", "without an image", waitingFor("ErrImageNeverPull"))
@@ -199,7 +200,7 @@ func missingParts(b *bed) {
 }
 
 func deadline(b *bed) {
-	p := podOf("brief", busybox("c", obedient))
+	p := podOf("brief", busybox("c", exitOnTERM))
 	p.Spec.ActiveDeadlineSeconds = ptr(int64(1))
 	b.create(p)
 	p = b.until("brief", "failed", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
@@ -224,7 +225,7 @@ func stubborn(b *bed) {
 
 // force deletes a pod as kubectl delete --force does: it is removed from the API first.
 func force(b *bed) {
-	p := b.create(podOf("forced", busybox("c", obedient)))
+	p := b.create(podOf("forced", busybox("c", exitOnTERM)))
 	b.until("forced", "ready", podReady)
 	if err := b.client.CoreV1().Pods("default").Delete(b.Context(), "forced", metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
@@ -261,7 +262,7 @@ func (b *bed) nothingLeft(p *v1.Pod) {
 
 // brokenSandbox kills the pause process of a pod: the pod gets a new sandbox.
 func brokenSandbox(b *bed) {
-	p := b.create(podOf("fragile", busybox("c", obedient)))
+	p := b.create(podOf("fragile", busybox("c", exitOnTERM)))
 	b.until("fragile", "ready", podReady)
 	sandbox, ok := b.agent.Lookup().Sandbox(p.UID)
 	if !ok {
@@ -300,7 +301,7 @@ func memoryLimit(b *bed) {
 }
 
 func refusal(b *bed) {
-	p := podOf("windows", busybox("c", obedient))
+	p := podOf("windows", busybox("c", exitOnTERM))
 	p.Spec.OS = &v1.PodOS{Name: v1.Windows}
 	b.create(p)
 	p = b.until("windows", "refused", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
@@ -338,8 +339,8 @@ func many(b *bed) {
 // takeOver replaces the agent: running pods are not restarted, and pods that were deleted from the API in
 // the meantime are removed.
 func takeOver(b *bed) {
-	b.create(podOf("stays", busybox("c", obedient)))
-	leaves := b.create(podOf("leaves", busybox("c", obedient)))
+	b.create(podOf("stays", busybox("c", exitOnTERM)))
+	leaves := b.create(podOf("leaves", busybox("c", exitOnTERM)))
 	before := b.until("stays", "ready", podReady)
 	b.until("leaves", "ready", podReady)
 	b.stop()

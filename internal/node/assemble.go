@@ -33,12 +33,12 @@ import (
 func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFactory) (parts *pod.Parts, clean func(keep func(types.UID) bool)) {
 	o := a.options
 	layout := rootdir.Layout{Root: o.RootDir}
-	allocatable := func() v1.ResourceList { return a.self.current().Status.Allocatable }
+	allocatable := func() v1.ResourceList { return a.registration.current().Status.Allocatable }
 	var volumes *volume.Manager
 	store := objects.New(ctx, o.Client, func(uid types.UID) { volumes.Changed(uid) })
 	volumes = volume.New(volume.Options{
 		Layout: layout, Client: o.Client, Objects: store, Clock: o.Clock, Allocatable: allocatable,
-		NoImages: noImageVolumes(a.self.reporter.version),
+		NoImages: noImageVolumes(a.registration.reporter.version),
 		Failed: func(p *v1.Pod, err error) {
 			o.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, "FailedMount", err.Error())
 		},
@@ -49,11 +49,11 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	services := factory.Core().V1().Services()
 	parts = &pod.Parts{
 		Host: criconfig.Host{
-			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.self.reporter.machine.memory,
+			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.registration.reporter.machine.memory,
 			DNS: criconfig.DNS{Servers: o.ClusterDNS, Domain: o.ClusterDomain, ResolvConf: o.ResolvConf},
 		},
 		Runtime:     a.view,
-		RuntimeName: a.self.reporter.version.RuntimeName,
+		RuntimeName: a.registration.reporter.version.RuntimeName,
 		Clock:       o.Clock,
 		Recorder:    o.Recorder,
 		Status:      podStatus{client: o.Client},

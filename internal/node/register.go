@@ -34,8 +34,8 @@ const (
 // managedAttach is the annotation of nodes whose volumes the attach-detach controller attaches.
 const managedAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// self maintains the Node object and its lease.
-type self struct {
+// registration maintains the Node object and its lease.
+type registration struct {
 	options  Options
 	reporter *reporter
 	record   func(eventType, reason, message string)
@@ -46,21 +46,21 @@ type self struct {
 }
 
 // current returns the newest Node object.
-func (s *self) current() *v1.Node {
+func (s *registration) current() *v1.Node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.node
 }
 
 // observe takes the Node object from the watch.
-func (s *self) observe(node *v1.Node) {
+func (s *registration) observe(node *v1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.node = node
 }
 
 // register makes sure that the Node exists. It retries until it succeeds or ctx ends.
-func (s *self) register(ctx context.Context) {
+func (s *registration) register(ctx context.Context) {
 	for {
 		err := s.tryRegister(ctx)
 		if err == nil {
@@ -77,16 +77,16 @@ func (s *self) register(ctx context.Context) {
 }
 
 // keepLease renews the node's lease, its heartbeat (KEP-589).
-func (s *self) keepLease(ctx context.Context) {
+func (s *registration) keepLease(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
 	lease.NewController(s.options.Clock, s.options.Client, s.options.Name, int32(leaseDuration/time.Second), nil,
-		leaseRenewal, s.options.Name, v1.NamespaceNodeLease, s.ownLease).Run(ctx)
+		leaseRenewal, s.options.Name, v1.NamespaceNodeLease, s.setLeaseOwner).Run(ctx)
 }
 
-// pause waits, and reports whether it did so without ctx ending.
-func (s *self) pause(ctx context.Context, d time.Duration) bool {
+// pause waits for d. It returns false if ctx ends first.
+func (s *registration) pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -95,8 +95,8 @@ func (s *self) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// ownLease makes the Node the owner of the lease.
-func (s *self) ownLease(lease *coordinationv1.Lease) error {
+// setLeaseOwner makes the Node the owner of the lease.
+func (s *registration) setLeaseOwner(lease *coordinationv1.Lease) error {
 	node := s.current()
 	if len(lease.OwnerReferences) > 0 || node.UID == "" {
 		return nil
@@ -106,7 +106,7 @@ func (s *self) ownLease(lease *coordinationv1.Lease) error {
 }
 
 // tryRegister makes sure that the Node exists and has its labels and annotation.
-func (s *self) tryRegister(ctx context.Context) error {
+func (s *registration) tryRegister(ctx context.Context) error {
 	nodes := s.options.Client.CoreV1().Nodes()
 	node, err := nodes.Get(ctx, s.options.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -142,7 +142,7 @@ func containsAll(have, want map[string]string) bool {
 }
 
 // initial returns the Node object to register.
-func (s *self) initial() *v1.Node {
+func (s *registration) initial() *v1.Node {
 	labels := map[string]string{
 		v1.LabelHostname:   s.options.Name,
 		v1.LabelOSStable:   goruntime.GOOS,
@@ -162,9 +162,9 @@ func (s *self) initial() *v1.Node {
 }
 
 // keepStatus writes the status when it has changed, and otherwise every statusPeriod. It calls ready
-// whenever the API's node is ready. Until the first time it checks often, because the runtime's network
-// may not be ready yet.
-func (s *self) keepStatus(ctx context.Context, ready func()) {
+// each time that it finds the node ready in the API. Until the node is first ready, it checks more often,
+// because the runtime's network may take some seconds to start.
+func (s *registration) keepStatus(ctx context.Context, ready func()) {
 	pause := unreadyCheck
 	for ctx.Err() == nil {
 		isReady, err := s.sync(ctx)
@@ -180,7 +180,7 @@ func (s *self) keepStatus(ctx context.Context, ready func()) {
 }
 
 // sync updates the API's status and reports whether the node is ready in the API.
-func (s *self) sync(ctx context.Context) (ready bool, err error) {
+func (s *registration) sync(ctx context.Context) (ready bool, err error) {
 	node, now := s.current(), s.options.Clock.Now()
 	status := s.reporter.status(ctx, &node.Status, now)
 	if sameStatus(&node.Status, &status) && now.Sub(s.sent) < statusPeriod {
@@ -199,7 +199,7 @@ func (s *self) sync(ctx context.Context) (ready bool, err error) {
 	return isReady(updated), nil
 }
 
-func (s *self) patch(ctx context.Context, node *v1.Node, status v1.NodeStatus) (*v1.Node, error) {
+func (s *registration) patch(ctx context.Context, node *v1.Node, status v1.NodeStatus) (*v1.Node, error) {
 	patch, err := nodeStatusPatch(node, status)
 	if err != nil {
 		return nil, err
@@ -229,10 +229,10 @@ func nodeStatusPatch(node *v1.Node, status v1.NodeStatus) ([]byte, error) {
 	return json.Marshal(change)
 }
 
-// recordChanges records an event for each condition whose status changed. For a Node that has just been
-// registered (old is empty), it records only the agent's own conditions, and not that the node is not
-// ready yet.
-func (s *self) recordChanges(old, now []v1.NodeCondition) {
+// recordChanges records an event for each condition whose status changed. If old is empty, the Node has
+// just been registered: then it records only the agent's own conditions, and omits NodeNotReady, because
+// every new node starts that way.
+func (s *registration) recordChanges(old, now []v1.NodeCondition) {
 	for _, c := range now {
 		before := conditionIn(old, c.Type)
 		if before != nil && before.Status == c.Status {

@@ -37,8 +37,8 @@ const (
 // address is an argument that is an address in the program's data.
 type address int
 
-// The program's data: a struct sigaction of four words (handler, flags, restorer,
-// mask), of which the first is the handler, and a signal set.
+// The program's data: a struct sigaction of four words (handler, flags, restorer, mask)
+// and a signal set.
 const (
 	actionOffset = address(0)
 	signalOffset = address(32)

@@ -108,8 +108,8 @@ func (v view) rollByReplacement(p *plan, busy []bool, limit int) {
 	p.remove = append(p.remove, candidates[:min(len(candidates), max(0, limit-unavailable))]...)
 }
 
-// rollBySurge creates updated pods beside outdated ones: immediately if the old one is
-// unavailable, otherwise up to the limit. Upkeep deletes the old pod when the new one is
+// rollBySurge creates updated pods on nodes with an outdated one: immediately if the old one
+// is unavailable, otherwise up to the limit. Upkeep deletes the old pod when the new one is
 // available.
 //
 // An outdated pod on a node that does not fit a new one is deleted only if enough pods are

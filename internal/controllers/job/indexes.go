@@ -17,8 +17,8 @@ import (
 // interval is a range of completion indexes, including both ends.
 type interval struct{ first, last int }
 
-// indexes is a set of completion indexes, of which a Job may have a billion: intervals in
-// increasing order that neither touch nor overlap.
+// indexes is a set of completion indexes. A Job may have a billion indexes, so the set consists of
+// intervals, in increasing order, that neither touch nor overlap.
 type indexes []interval
 
 // parseIndexes parses the indexes below completions in a status or a rule. It ignores invalid

@@ -58,15 +58,15 @@ func checkOS(p *v1.Pod) *pod.Refusal {
 
 // hostProcess reports whether the pod requests Windows HostProcess containers.
 func hostProcess(p *v1.Pod) bool {
-	asks := func(o *v1.WindowsSecurityContextOptions) bool {
+	requests := func(o *v1.WindowsSecurityContextOptions) bool {
 		return o != nil && o.HostProcess != nil && *o.HostProcess
 	}
-	if sc := p.Spec.SecurityContext; sc != nil && asks(sc.WindowsOptions) {
+	if sc := p.Spec.SecurityContext; sc != nil && requests(sc.WindowsOptions) {
 		return true
 	}
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
-			if sc := list[i].SecurityContext; sc != nil && asks(sc.WindowsOptions) {
+			if sc := list[i].SecurityContext; sc != nil && requests(sc.WindowsOptions) {
 				return true
 			}
 		}

@@ -144,8 +144,8 @@ type Run struct {
 type Image struct {
 	// Ref is what goes in ContainerConfig.image: the runtime's image ID.
 	Ref string
-	// User is the image's configured user, for the runAsNonRoot check: UID when
-	// numeric, else Username; both empty means root.
+	// UID or Username is the image's configured user, for the runAsNonRoot check. UID is set if the
+	// user is numeric. If neither is set, the user is root.
 	UID      *int64
 	Username string
 }

@@ -32,7 +32,7 @@ type DNS struct {
 }
 
 // For returns the DNS configuration of a pod, by its dnsPolicy and dnsConfig. fellBack reports
-// whether the pod asks for the cluster's DNS although the node has no cluster DNS server.
+// whether the pod has to use the node's DNS servers, because none of the cluster are configured.
 func (n DNS) For(pod *v1.Pod) (config *runtimeapi.DNSConfig, fellBack bool, err error) {
 	config = &runtimeapi.DNSConfig{}
 	if pod.Spec.DNSPolicy != v1.DNSNone {

@@ -22,8 +22,8 @@ const (
 	minQuota     = 1000
 )
 
-// The oom_score_adj of the Guaranteed and BestEffort classes. Between them, a container's score
-// depends on its share of the node's memory.
+// The oom_score_adj of the Guaranteed and BestEffort classes. The score of a Burstable container is
+// between them and depends on how much of the node's memory it requests.
 const (
 	oomGuaranteed = -997
 	oomBestEffort = 1000
@@ -107,6 +107,7 @@ func oomScore(pod *v1.Pod, c *v1.Container, nodeMemory int64) int64 {
 		// A sidecar is not killed before the app container that requests least (KEP-753).
 		score = min(score, 1000-1000*leastMemory(pod)/nodeMemory)
 	}
+	// Burstable pods are killed after BestEffort pods and before Guaranteed ones.
 	return min(max(score, 1000+oomGuaranteed), oomBestEffort-1)
 }
 

@@ -25,7 +25,7 @@ var (
 )
 
 // namespaces returns the pod's namespace modes. Each container has a process namespace of its
-// own unless the pod says otherwise.
+// own unless the pod shares the node's or its containers'.
 func namespaces(pod *v1.Pod) *runtimeapi.NamespaceOption {
 	options := &runtimeapi.NamespaceOption{
 		Network: runtimeapi.NamespaceMode_POD,

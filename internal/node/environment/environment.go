@@ -3,7 +3,7 @@
 
 // Package environment computes the environment variables of a container.
 //
-// It has three layers, of which a later one overrides the earlier ones: variables of Services, envFrom
+// It has three layers, and a later one overrides the earlier ones: variables of Services, envFrom
 // and env. $(VAR) in a value of env refers to a variable before it, in any layer. The environment is
 // computed at each start of a container, in a stable order, so that two starts differ only if their
 // sources differ.

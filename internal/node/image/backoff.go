@@ -34,7 +34,7 @@ func newBackoff(c clock.PassiveClock) *backoff {
 	return &backoff{clock: c, failures: map[string]failure{}}
 }
 
-// waiting reports whether the pause after the last failure is not over yet, and that failure's message.
+// waiting returns the message of the last failure, and whether the pause after it is still going on.
 func (b *backoff) waiting(key string) (message string, waiting bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -32,7 +32,7 @@ type pullRecord struct {
 	Repositories map[string]access `json:"repositories"`
 }
 
-// access is who may use an image by one repository's name.
+// access lists the credentials of the pods that may use an image under one repository's name.
 type access struct {
 	Everybody bool    `json:"everybody,omitempty"`
 	Secrets   []proof `json:"secrets,omitempty"`

@@ -193,8 +193,8 @@ func cloneMap[K comparable, V any](m map[K]V) map[K]V {
 }
 
 // Remember rebuilds a memory from the API's status. Containers that it shows as running have had
-// their postStart hook, and stay started and ready until a probe says otherwise. Runs that it shows
-// as terminated have been reported.
+// their postStart hook, and stay started and ready until a probe reports another result. Runs that it
+// shows as terminated have been reported.
 func Remember(status *v1.PodStatus) Memory {
 	memory := Memory{}.clone()
 	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {

@@ -16,7 +16,7 @@
 //     of the node (volumes, images, probes ...) are small interfaces, in interfaces.go.
 //
 // The spec of a pod has, in this package, the resources that the node has allocated. [Resize] is the
-// node's answer when the API asks for others. Decide brings running containers and the pod's cgroup
+// node's decision about a change of them in the API. Decide brings running containers and the pod's cgroup
 // to their allocated size.
 //
 // The runtime is the source of truth: containers are found by their labels, so that a new agent

@@ -167,7 +167,7 @@ func (f *fakeCRI) RemoveContainer(_ context.Context, id string) error {
 		return err
 	}
 	delete(f.containers, id)
-	return nil // also if it does not exist, as CRI requires
+	return nil // even if it does not exist, as CRI requires
 }
 
 func (f *fakeCRI) ContainerStats(context.Context, string) (*runtimeapi.ContainerStats, error) {
@@ -316,11 +316,11 @@ func (s *stageTest) running() {
 		s.t.Fatalf("failures %v", s.memory.Failures)
 	}
 	s.cri.took()
-	s.told()
+	s.takeEvents()
 }
 
-// told returns the events since its last call.
-func (s *stageTest) told() []string {
+// takeEvents returns the events recorded since its last call.
+func (s *stageTest) takeEvents() []string {
 	var events []string
 	for len(s.events.Events) > 0 {
 		events = append(events, <-s.events.Events)

@@ -164,6 +164,6 @@ type Cgroups interface {
 	Ensure(pod *v1.Pod) (string, error)
 	// Grow is like Ensure, but does not lower a limit.
 	Grow(pod *v1.Pod) (string, error)
-	// Remove removes the pod's cgroup. A missing one is no error.
+	// Remove removes the pod's cgroup. A missing one is not an error.
 	Remove(uid types.UID) error
 }

@@ -35,7 +35,7 @@ func containerOf(pod *v1.Pod, name string) *v1.Container {
 	return nil
 }
 
-// IsSidecar reports whether an init container keeps running beside the app containers (KEP-753).
+// IsSidecar reports whether an init container keeps running alongside the app containers (KEP-753).
 func IsSidecar(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
@@ -69,7 +69,7 @@ func restarts(pod *v1.Pod, c *v1.Container, exitCode int32) bool {
 	return true
 }
 
-// ruleFor applies the container's own restart rules. ok is false if none of them asks for a restart.
+// ruleFor applies the container's own restart rules. ok is false if none of them matches.
 func ruleFor(c *v1.Container, exitCode int32) (restart, ok bool) {
 	for _, rule := range c.RestartPolicyRules {
 		if rule.ExitCodes == nil {

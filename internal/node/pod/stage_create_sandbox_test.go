@@ -46,7 +46,7 @@ func TestCreateSandboxFails(t *testing.T) {
 		if got := s.memory.Failures[OfSandbox]; got.Reason != "FailedCreatePodSandBox" || got.Message != message || s.memory.Cgroup != nil {
 			t.Errorf("%s: failure %+v, cgroup %v", call, got, s.memory.Cgroup)
 		}
-		if diff := cmp.Diff([]string{"Warning FailedCreatePodSandBox " + message}, s.told()); diff != "" {
+		if diff := cmp.Diff([]string{"Warning FailedCreatePodSandBox " + message}, s.takeEvents()); diff != "" {
 			t.Errorf("%s: events (-want +got):\n%s", call, diff)
 		}
 	}
@@ -59,7 +59,7 @@ func TestCreateSandboxWithoutClusterDNS(t *testing.T) {
 	s.parts.Host.DNS.Servers = nil
 	s.do(Action{Kind: CreateSandbox})
 	want := []string{`Warning MissingClusterDNS pod: "p_ns(u)". kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`}
-	if diff := cmp.Diff(want, s.told()); diff != "" {
+	if diff := cmp.Diff(want, s.takeEvents()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

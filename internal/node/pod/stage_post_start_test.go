@@ -29,7 +29,7 @@ func TestPostStart(t *testing.T) {
 	if got := s.memory.Failures[OfContainer("c")]; got.Reason != "PostStartHookError" || got.Message != "secret" {
 		t.Errorf("failure %+v", got)
 	}
-	if diff := cmp.Diff([]string{"Warning FailedPostStartHook PostStartHook failed"}, s.told()); diff != "" {
+	if diff := cmp.Diff([]string{"Warning FailedPostStartHook PostStartHook failed"}, s.takeEvents()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 
@@ -50,7 +50,7 @@ func TestPostStartOfPodThatStops(t *testing.T) {
 		return "cancelled", context.Canceled
 	}
 	s.doIn(ctx, Action{Kind: PostStart, Container: "c", ID: "c-0"})
-	if run, known := s.memory.Runs["c-0"]; known || len(s.memory.Failures) > 0 || len(s.told()) > 0 {
+	if run, known := s.memory.Runs["c-0"]; known || len(s.memory.Failures) > 0 || len(s.takeEvents()) > 0 {
 		t.Errorf("run %+v, failures %v", run, s.memory.Failures)
 	}
 }

@@ -27,7 +27,7 @@ func TestPreStop(t *testing.T) {
 		if !s.memory.Runs["c-0"].PreStopped {
 			t.Errorf("hook that ends with %v: memory %+v", test.err, s.memory.Runs["c-0"])
 		}
-		if diff := cmp.Diff(test.events, s.told()); diff != "" {
+		if diff := cmp.Diff(test.events, s.takeEvents()); diff != "" {
 			t.Errorf("hook that ends with %v: events (-want +got):\n%s", test.err, diff)
 		}
 	}
@@ -46,7 +46,7 @@ func TestPreStopDeadline(t *testing.T) {
 	}
 	s.do(Action{Kind: PreStop, Container: "c", ID: "c-0", Deadline: caseTime.Add(time.Second)})
 	<-cancelled
-	if events := s.told(); !s.memory.Runs["c-0"].PreStopped || len(events) > 0 {
+	if events := s.takeEvents(); !s.memory.Runs["c-0"].PreStopped || len(events) > 0 {
 		t.Errorf("memory %+v, events %v", s.memory.Runs["c-0"], events)
 	}
 }

@@ -20,7 +20,7 @@ func TestPrepareVolumes(t *testing.T) {
 		t.Errorf("after a failure: ready %t, failure %+v", s.memory.VolumesReady, failure)
 	}
 	want := []string{`Warning FailedMount MountVolume.SetUp failed for volume "v" : configmap "c" not found`}
-	if diff := cmp.Diff(want, s.told()); diff != "" {
+	if diff := cmp.Diff(want, s.takeEvents()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 
@@ -38,7 +38,7 @@ func TestPrepareVolumesOfPodThatStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.doIn(ctx, Action{Kind: PrepareVolumes})
-	if events := s.told(); len(events) > 0 || s.memory.VolumesReady {
+	if events := s.takeEvents(); len(events) > 0 || s.memory.VolumesReady {
 		t.Errorf("events %v, ready %t", events, s.memory.VolumesReady)
 	}
 }

@@ -22,7 +22,7 @@ func TestRelease(t *testing.T) {
 		if failure := s.memory.Failures[OfVolumes]; s.memory.Released || failure.Reason != "FailedKillPod" || failure.Count != 1 {
 			t.Errorf("%s fails: released %t, failure %+v", call, s.memory.Released, failure)
 		}
-		if diff := cmp.Diff([]string{"Warning FailedKillPod error killing pod: busy"}, s.told()); diff != "" {
+		if diff := cmp.Diff([]string{"Warning FailedKillPod error killing pod: busy"}, s.takeEvents()); diff != "" {
 			t.Errorf("%s fails: events (-want +got):\n%s", call, diff)
 		}
 		delete(s.cri.fail, call)

@@ -23,7 +23,7 @@ func TestRemoveContainer(t *testing.T) {
 	}
 	s.cri.fail["RemoveContainer"] = errors.New("busy")
 	s.failTeardown(Action{Kind: RemoveContainer, Container: "c", ID: "c-0"})
-	if diff := cmp.Diff([]string{"Warning FailedKillPod error killing pod: busy"}, s.told()); diff != "" {
+	if diff := cmp.Diff([]string{"Warning FailedKillPod error killing pod: busy"}, s.takeEvents()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	delete(s.cri.fail, "RemoveContainer")

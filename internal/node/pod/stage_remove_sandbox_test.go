@@ -16,7 +16,7 @@ func TestRemoveSandbox(t *testing.T) {
 	s.do(Action{Kind: StopSandbox, ID: "sandbox-0"})
 	s.cri.fail["RemovePodSandbox"] = errors.New("busy")
 	s.failTeardown(Action{Kind: RemoveSandbox, ID: "sandbox-0"})
-	if diff := cmp.Diff([]string{"Warning FailedKillPod error killing pod: busy"}, s.told()); diff != "" {
+	if diff := cmp.Diff([]string{"Warning FailedKillPod error killing pod: busy"}, s.takeEvents()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	delete(s.cri.fail, "RemovePodSandbox")

@@ -4,6 +4,7 @@
 package pod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,13 +72,14 @@ func resizeTargets(t task) []resizeTarget {
 			targets = append(targets, resizeTarget{id: run.ID, container: c, have: have, want: want})
 		}
 	}
-	slices.SortStableFunc(targets, func(a, b resizeTarget) int {
-		return int(min(max((a.want.MemoryLimit-a.have.MemoryLimit)-(b.want.MemoryLimit-b.have.MemoryLimit), -1), 1))
-	})
+	slices.SortStableFunc(targets, func(a, b resizeTarget) int { return cmp.Compare(a.memoryGrowth(), b.memoryGrowth()) })
 	return targets
 }
 
-// resizeContainers returns the targets that it resized, also if it fails.
+// memoryGrowth returns by how much the memory limit is to grow; it is negative if memory is released.
+func (t resizeTarget) memoryGrowth() int64 { return t.want.MemoryLimit - t.have.MemoryLimit }
+
+// resizeContainers resizes the targets in order. If one fails, it returns those resized before.
 func (w *Worker) resizeContainers(ctx context.Context, pod *v1.Pod, targets []resizeTarget) (done []resizeTarget, err error) {
 	if err := w.checkUsage(ctx, targets); err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func TestResizePod(t *testing.T) {
 				s.do(Action{Kind: StartContainer, Container: c.Name})
 			}
 			s.cri.took()
-			s.told()
+			s.takeEvents()
 			s.pod = pod.DeepCopy()
 			s.pod.Spec.Containers[0].Resources, s.pod.Spec.Containers[1].Resources = requirements("1", "128Mi"), requirements("1", "32Mi")
 			s.cri.usage, s.cri.fail[test.refuse] = test.usage, errors.New("refused")
@@ -55,8 +55,8 @@ func TestResizePod(t *testing.T) {
 			if got := s.memory.Failures[OfResize].Message; got != test.failed {
 				t.Errorf("failure %q, want %q", got, test.failed)
 			}
-			if told := len(s.told()) == 1; told != (test.failed != "") {
-				t.Errorf("event recorded: %t", told)
+			if takeEvents := len(s.takeEvents()) == 1; takeEvents != (test.failed != "") {
+				t.Errorf("event recorded: %t", takeEvents)
 			}
 			left := resizeTargets(s.taskOf(s.pod, Action{}))
 			if (len(left) == 0) != (test.failed == "") {
@@ -66,7 +66,7 @@ func TestResizePod(t *testing.T) {
 				t.Errorf("the cgroup is resized: %t", resized)
 			}
 			// The same failure is reported once.
-			if s.do(Action{Kind: ResizePod}); len(s.told()) > 0 {
+			if s.do(Action{Kind: ResizePod}); len(s.takeEvents()) > 0 {
 				t.Error("the same failure was reported twice")
 			}
 		})

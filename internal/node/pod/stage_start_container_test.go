@@ -38,7 +38,7 @@ func TestStartContainer(t *testing.T) {
 	if len(s.memory.Failures) > 0 {
 		t.Errorf("failures %v", s.memory.Failures)
 	}
-	if diff := cmp.Diff([]string{"Normal Created Container created", "Normal Started Container started"}, s.told()); diff != "" {
+	if diff := cmp.Diff([]string{"Normal Created Container created", "Normal Started Container started"}, s.takeEvents()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	var mounts []string
@@ -88,7 +88,7 @@ func TestStartContainerFails(t *testing.T) {
 				t.Errorf("failure (-want +got):\n%s", diff)
 			}
 			var events []string
-			for _, e := range s.told() {
+			for _, e := range s.takeEvents() {
 				if e != "Normal Created Container created" {
 					events = append(events, e)
 				}
@@ -122,7 +122,7 @@ func TestStartContainerOfPodThatStops(t *testing.T) {
 	if calls := s.cri.took(); !cmp.Equal([]string{"Grow"}, calls) {
 		t.Errorf("calls %v", calls)
 	}
-	if events := s.told(); len(s.memory.Failures) > 0 || len(events) > 0 {
+	if events := s.takeEvents(); len(s.memory.Failures) > 0 || len(events) > 0 {
 		t.Errorf("failures %v, events %v", s.memory.Failures, events)
 	}
 }

@@ -12,8 +12,8 @@ import (
 //
 // Assumes: the preStop hook of the run Action.ID is over, or its deadline has passed.
 // Leaves: the run exited: after the stop signal, or after SIGKILL at Action.Deadline. The run gets
-// at least minGrace between the two. If the deadline moves forward, the stage runs a second time
-// beside itself; see Worker.shortenStop.
+// at least minGrace between the two. If the deadline becomes earlier, a second call of the stage runs
+// concurrently with the first; see Worker.shortenStop.
 // On failure: an event and a pause. Decide repeats the action while the run is running.
 func (w *Worker) stopContainer(ctx context.Context, t task) func(*Memory) {
 	grace := max(t.Deadline.Sub(w.parts.Clock.Now()), minGrace)

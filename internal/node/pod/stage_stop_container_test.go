@@ -40,13 +40,13 @@ func TestStopContainerFails(t *testing.T) {
 	s.running()
 	s.cri.fail["StopContainer"] = errors.New("busy")
 	s.failTeardown(Action{Kind: StopContainer, Container: "c", ID: "c-0", Deadline: caseTime})
-	if diff := cmp.Diff([]string{"Warning FailedKillPod error killing pod: busy"}, s.told()); diff != "" {
+	if diff := cmp.Diff([]string{"Warning FailedKillPod error killing pod: busy"}, s.takeEvents()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	// A missing container counts as stopped.
 	s.cri.fail["StopContainer"] = notFound("container")
 	s.do(Action{Kind: StopContainer, Container: "c", ID: "c-0", Deadline: caseTime})
-	if events := s.told(); len(events) > 0 {
+	if events := s.takeEvents(); len(events) > 0 {
 		t.Errorf("events %v", events)
 	}
 }

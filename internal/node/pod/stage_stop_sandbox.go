@@ -11,8 +11,8 @@ import (
 
 // stopSandbox is the stage of StopSandbox.
 //
-// Assumes: none of the sandbox's containers runs. The sandbox may have failed by itself: it still
-// holds its part of the network.
+// Assumes: none of the sandbox's containers runs. The sandbox may have failed before: its network
+// must be released even then.
 // Leaves: the sandbox stopped and its network freed. Memory.Stopped.
 // On failure: an event and a pause. Decide repeats the action until it succeeds.
 func (w *Worker) stopSandbox(ctx context.Context, t task) func(*Memory) {

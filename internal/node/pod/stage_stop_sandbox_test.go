@@ -15,7 +15,7 @@ func TestStopSandbox(t *testing.T) {
 	s.do(Action{Kind: CreateSandbox})
 	s.cri.fail["StopPodSandbox"] = errors.New("busy")
 	s.failTeardown(Action{Kind: StopSandbox, ID: "sandbox-0"})
-	if diff := cmp.Diff([]string{"Warning FailedKillPod error killing pod: busy"}, s.told()); diff != "" {
+	if diff := cmp.Diff([]string{"Warning FailedKillPod error killing pod: busy"}, s.takeEvents()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	delete(s.cri.fail, "StopPodSandbox")
@@ -31,7 +31,7 @@ func TestStopSandbox(t *testing.T) {
 func TestStopMissingSandbox(t *testing.T) {
 	s := newStageTest(t, testPod())
 	s.do(Action{Kind: StopSandbox, ID: "missing"})
-	if events := s.told(); !s.memory.Stopped["missing"] || len(events) > 0 {
+	if events := s.takeEvents(); !s.memory.Stopped["missing"] || len(events) > 0 {
 		t.Errorf("stopped %v, events %v", s.memory.Stopped, events)
 	}
 }

@@ -82,7 +82,7 @@ func (w *Worker) failed(of Subject, reason, message string) func(*Memory) {
 const teardownPause = time.Second
 
 // reportTeardown records the event for a failed teardown and delays the next attempt. An object
-// that is already gone is no failure.
+// that is already gone is not a failure.
 func (w *Worker) reportTeardown(ctx context.Context, t task, err error) {
 	if err == nil || runtime.IsNotFound(err) {
 		return

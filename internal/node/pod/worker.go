@@ -71,13 +71,13 @@ type Worker struct {
 	memory   Memory
 	seen     *runtime.Pod
 	inFlight map[ActionKey]flight
-	probed   map[string]bool // by container ID, as is logged
-	logged   map[string]bool
-	stopping bool
-	toFinish sync.WaitGroup // actions in flight whose stage says finish
+	probed   map[string]bool // IDs of the containers that are probed
+	logged   map[string]bool // IDs of the containers whose log is rotated
+	stopping bool            // starts are cancelled, because the pod is to stop
+	toFinish sync.WaitGroup  // actions in flight that detach must not interrupt (stage.finish)
 }
 
-// result is a change of memory: what a finished action or a probe leaves for the loop.
+// result is a change of memory that a finished action or a probe hands to the loop.
 type result struct {
 	key   ActionKey // of the finished action; zero for a probe
 	apply func(*Memory)
@@ -187,8 +187,8 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
-// round is one turn of the loop, syncPod in the kubelet. again is the time until the next one if
-// nothing wakes the worker; 0 for none. removed reports whether nothing of the pod is left.
+// round is one turn of the loop, syncPod in the kubelet. again is the longest time until the next
+// turn, or 0 if only an event starts it. removed reports whether nothing of the pod is left.
 func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) {
 	pod, resize, deleted := w.takeInput()
 	if err := w.observe(ctx); err != nil {
@@ -291,7 +291,7 @@ func (w *Worker) inFlightKeys() map[ActionKey]bool {
 }
 
 // launch starts an action unless one with its key runs already. A StopContainer with an earlier
-// deadline than the running one's is started beside it.
+// deadline than the running one's is started in addition.
 func (w *Worker) launch(ctx context.Context, pod *v1.Pod, action Action) {
 	key := action.Key()
 	if current, ok := w.inFlight[key]; ok {
@@ -314,7 +314,7 @@ func (w *Worker) launch(ctx context.Context, pod *v1.Pod, action Action) {
 }
 
 // shortenStop stops a container earlier than the running StopContainer would. The runtime accepts a
-// second call beside the first, which returns when the container has ended.
+// second call while the first runs. The first returns when the container has ended.
 func (w *Worker) shortenStop(ctx context.Context, pod *v1.Pod, action Action) {
 	current := w.inFlight[action.Key()]
 	current.action = action
@@ -345,7 +345,8 @@ func (w *Worker) cancelStarts() {
 	}
 }
 
-// syncProbes starts and stops the probes of single containers.
+// syncProbes starts and stops the probes of each container. While the pod stops, it starts none, and
+// keeps running ones without liveness, because nothing restarts a container then.
 func (w *Worker) syncProbes(pod *v1.Pod, out Output) {
 	for id := range out.Probe {
 		if w.probed[id] {
@@ -397,7 +398,7 @@ func (w *Worker) probeResult(r ProbeResult) {
 	w.Wake()
 }
 
-// syncLogs starts and stops the rotation of single log files.
+// syncLogs starts and stops the rotation of each container's log.
 func (w *Worker) syncLogs(out Output) {
 	for _, run := range w.seen.Containers {
 		if out.Running[run.ID] && !w.logged[run.ID] && run.LogPath != "" {

@@ -24,8 +24,8 @@ import (
 // maxOutput is how many bytes of a command's output or a server's response are kept.
 const maxOutput = 10 << 10
 
-// once makes one attempt of a probe.
-func (m *Manager) once(ctx context.Context, t *nodepod.ProbeTarget, probe *v1.Probe) (outcome, string, error) {
+// runProbe runs a probe once.
+func (m *Manager) runProbe(ctx context.Context, t *nodepod.ProbeTarget, probe *v1.Probe) (outcome, string, error) {
 	timeout := seconds(probe.TimeoutSeconds, 1)
 	ip := t.Pod.Status.PodIP
 	switch {
@@ -57,7 +57,7 @@ func (m *Manager) probeExec(ctx context.Context, t *nodepod.ProbeTarget, command
 	return unknown, "", err
 }
 
-// expand expands $(VAR) with the container's variables that have plain values.
+// expand expands $(VAR) in a command. As in the kubelet, a variable with valueFrom expands to nothing.
 func expand(command []string, env []v1.EnvVar) []string {
 	values := make(map[string]string, len(env))
 	for _, variable := range env {

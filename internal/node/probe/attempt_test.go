@@ -46,7 +46,7 @@ func attempt(t *testing.T, runtime Runtime, container *v1.Container, probe *v1.P
 		container = &v1.Container{}
 	}
 	pod := &v1.Pod{Status: v1.PodStatus{PodIP: "127.0.0.1"}}
-	return m.once(context.Background(), &nodepod.ProbeTarget{Pod: pod, Container: container, ContainerID: "id"}, probe)
+	return m.runProbe(context.Background(), &nodepod.ProbeTarget{Pod: pod, Container: container, ContainerID: "id"}, probe)
 }
 
 func check(t *testing.T, found outcome, output string, err error, want outcome, wantOutput string) {

@@ -41,7 +41,7 @@ func (m *Manager) probeHTTP(ctx context.Context, container *v1.Container, action
 	if err != nil {
 		return unknown, "", err
 	}
-	client := &http.Client{Transport: m.client, Timeout: timeout, CheckRedirect: sameHost}
+	client := &http.Client{Transport: m.transport, Timeout: timeout, CheckRedirect: sameHost}
 	response, err := client.Do(request)
 	if err != nil {
 		return failure, err.Error(), nil

@@ -38,11 +38,11 @@ type Options struct {
 
 // Manager runs the probes of running containers. It implements pod.Probes.
 type Manager struct {
-	ctx     context.Context
-	options Options
-	client  *http.Transport
-	since   time.Time
-	// attempt makes one attempt; tests replace it.
+	ctx       context.Context
+	options   Options
+	transport *http.Transport
+	since     time.Time
+	// attempt is runProbe; tests replace it.
 	attempt func(ctx context.Context, target *nodepod.ProbeTarget, probe *v1.Probe) (outcome, string, error)
 
 	mu      sync.Mutex
@@ -63,10 +63,10 @@ type target struct {
 // New returns a Manager whose probes stop when ctx ends.
 func New(ctx context.Context, options Options) *Manager {
 	m := &Manager{
-		ctx: ctx, options: options, client: newTransport(), since: options.Clock.Now(),
+		ctx: ctx, options: options, transport: newTransport(), since: options.Clock.Now(),
 		targets: map[string]*target{},
 	}
-	m.attempt = m.once
+	m.attempt = m.runProbe
 	return m
 }
 

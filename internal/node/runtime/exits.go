@@ -20,8 +20,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The pauses until the runtime has noticed an exit that the kernel reported: the first, and the limit
-// of their sum.
+// After the kernel reports an exit, settle polls the runtime until it has noticed the exit too. The first
+// pause is settleFirst, each further one is twice as long, and settleLimit limits their sum.
 const (
 	settleFirst = 2 * time.Millisecond
 	settleLimit = 5 * time.Second
@@ -98,7 +98,7 @@ func (r *Runtime) watchProcesses(ctx context.Context, changed func(types.UID)) {
 }
 
 // settle waits until the runtime reports that a process has exited. The kernel reports it a few
-// milliseconds before the shim tells the runtime.
+// milliseconds before the shim notifies the runtime.
 func (r *Runtime) settle(ctx context.Context, p process) {
 	deadline := r.clock.Now().Add(settleLimit)
 	for pause := settleFirst; r.clock.Now().Before(deadline); pause *= 2 {
@@ -113,6 +113,7 @@ func (r *Runtime) settle(ctx context.Context, p process) {
 	}
 }
 
+// isAlive reports whether the runtime lists p as running. It returns false if the runtime fails.
 func (r *Runtime) isAlive(ctx context.Context, p process) bool {
 	ctx = quiet(ctx)
 	if p.sandbox {
@@ -156,6 +157,8 @@ type process struct {
 	pid     int // 0 if unknown
 }
 
+// wantsPIDs reports whether start was called: only then does watch need the process IDs, which the
+// runtime returns in verbose responses.
 func (e *exits) wantsPIDs() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

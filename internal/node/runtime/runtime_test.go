@@ -35,7 +35,7 @@ type fakeCRI struct {
 	containers map[string]*runtimeapi.ContainerStatus
 	sandboxOf  map[string]string
 	pids       map[string]int
-	asked      []string
+	requested  []string
 	events     chan *runtimeapi.ContainerEventResponse // nil: unimplemented
 }
 
@@ -88,7 +88,7 @@ func (f *fakeCRI) info(id string) map[string]string {
 func (f *fakeCRI) PodSandboxStatus(_ context.Context, id string, _ bool) (*runtimeapi.PodSandboxStatusResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked = append(f.asked, id)
+	f.requested = append(f.requested, id)
 	if s, ok := f.sandboxes[id]; ok {
 		return &runtimeapi.PodSandboxStatusResponse{Status: s, Info: f.info(id)}, nil
 	}
@@ -98,7 +98,7 @@ func (f *fakeCRI) PodSandboxStatus(_ context.Context, id string, _ bool) (*runti
 func (f *fakeCRI) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked = append(f.asked, id)
+	f.requested = append(f.requested, id)
 	if c, ok := f.containers[id]; ok {
 		return &runtimeapi.ContainerStatusResponse{Status: proto.CloneOf(c), Info: f.info(id)}, nil
 	}
@@ -119,12 +119,12 @@ func (f *fakeCRI) GetContainerEvents(ctx context.Context, out chan *runtimeapi.C
 	}
 }
 
-func (f *fakeCRI) took() []string {
+func (f *fakeCRI) takeRequests() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	asked := f.asked
-	f.asked = nil
-	return asked
+	requested := f.requested
+	f.requested = nil
+	return requested
 }
 
 func (f *fakeCRI) change(do func()) {
@@ -201,16 +201,16 @@ func TestGetAsksOnlyForWhatChanged(t *testing.T) {
 		}
 	}
 	get()
-	if diff := cmp.Diff([]string{"u-s", "u-c1", "u-c0"}, fake.took()); diff != "" {
+	if diff := cmp.Diff([]string{"u-s", "u-c1", "u-c0"}, fake.takeRequests()); diff != "" {
 		t.Errorf("requested (-want +got):\n%s", diff)
 	}
 	get()
-	if asked := fake.took(); len(asked) > 0 {
-		t.Errorf("requested again: %v", asked)
+	if requested := fake.takeRequests(); len(requested) > 0 {
+		t.Errorf("requested again: %v", requested)
 	}
 	fake.change(func() { fake.containers["u-c1"].State = runtimeapi.ContainerState_CONTAINER_EXITED })
 	get()
-	if diff := cmp.Diff([]string{"u-c1"}, fake.took()); diff != "" {
+	if diff := cmp.Diff([]string{"u-c1"}, fake.takeRequests()); diff != "" {
 		t.Errorf("requested (-want +got):\n%s", diff)
 	}
 }

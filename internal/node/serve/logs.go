@@ -100,7 +100,8 @@ func (r *response) flush() error {
 	return http.NewResponseController(r.ResponseWriter).Flush()
 }
 
-// instance returns the run of the container whose log is requested. The error says why it has none.
+// instance returns the run of the container whose log is requested. If there is none, the error is
+// the reason.
 func (s *Server) instance(pod *v1.Pod, name string, previous bool) (nodepod.ContainerInstance, error) {
 	instance, ok := s.options.Lookup.Container(pod.UID, name, previous)
 	if ok {

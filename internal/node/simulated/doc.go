@@ -9,7 +9,7 @@
 // Therefore phases, conditions, restarts, backoff, sidecars, deadlines and termination are the same as
 // on real nodes.
 //
-// A pod is walked until no action is left, and only then is its status written: one write from Pending
+// A pod is simulated until no action is left, and only then is its status written: one write from Pending
 // to Running and Ready. While a later change is known (a restart, an exit), the model of the pod is kept
 // in memory. A settled pod needs only its address. When something happens to it, its model is rebuilt
 // from its status, which is also how a new process takes over pods.

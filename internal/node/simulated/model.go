@@ -25,9 +25,9 @@ type model struct {
 	memory  pod.Memory
 	// status is the last decided status.
 	status v1.PodStatus
-	// terms has the time of SIGTERM of containers, stops the exit that follows.
-	terms map[string]time.Time
-	stops map[string]ending
+	// sigterms has the time at which a container got SIGTERM, exits the exit that follows.
+	sigterms map[string]time.Time
+	exits    map[string]ending
 }
 
 // ending is the future exit of a container.
@@ -36,7 +36,7 @@ type ending struct {
 	code int32
 }
 
-// world is what a walk depends on besides the pod.
+// world is what a simulation depends on besides the pod.
 type world struct {
 	now     time.Time
 	hostIPs []string
@@ -44,23 +44,23 @@ type world struct {
 	address func() (string, error)
 }
 
-// step is the outcome of a walk.
-type step struct {
+// outcome is the result of a simulation.
+type outcome struct {
 	status   v1.PodStatus
 	events   []pod.Event
 	finished bool
-	// wake is when to walk the pod again if nothing happens; zero for never.
+	// wake is when to simulate the pod again if nothing happens; zero for never.
 	wake time.Time
 }
 
-// maxRounds limits a walk. Each round starts or stops something, and a container that exits at once is
+// maxRounds limits a simulation. Each round starts or stops something, and a container that exits at once is
 // restarted with backoff, so that a pod needs a few rounds for each container.
 const maxRounds = 200
 
-// walk decides and acts until no action is left.
-func (m *model) walk(p *v1.Pod, w world) step {
+// simulate decides and acts until no action is left before the pod's next timer.
+func (m *model) simulate(p *v1.Pod, w world) outcome {
 	b, _ := behaviourOf(p) // a pod with an invalid annotation is refused
-	var s step
+	var s outcome
 	for range maxRounds {
 		next := m.advance(p, b, w.now)
 		out := pod.Decide(pod.Input{
@@ -78,7 +78,7 @@ func (m *model) walk(p *v1.Pod, w world) step {
 		probed, at := m.probe(p, out, w.now)
 		s.wake = earliest(s.wake, at)
 		if !acted && !probed {
-			for _, e := range m.stops {
+			for _, e := range m.exits {
 				s.wake = earliest(s.wake, e.at)
 			}
 			return s
@@ -116,8 +116,8 @@ func (m *model) advance(p *v1.Pod, b behaviour, now time.Time) (next time.Time) 
 			continue
 		}
 		finish(run, end)
-		delete(m.stops, run.ID)
-		delete(m.terms, run.ID)
+		delete(m.exits, run.ID)
+		delete(m.sigterms, run.ID)
 	}
 	return next
 }
@@ -127,7 +127,7 @@ func (m *model) endOf(p *v1.Pod, b behaviour, run *runtime.Container) (ending, b
 	if run.State != runtime.Running {
 		return ending{}, false
 	}
-	end, known := m.stops[run.ID]
+	end, known := m.exits[run.ID]
 	if b.exits && isApp(p, run.Name) {
 		if at := run.StartedAt.Add(b.exitAfter); !known || at.Before(end.at) {
 			return ending{at, b.exitCode}, true
@@ -225,18 +225,18 @@ func (m *model) startContainer(p *v1.Pod, w world, a pod.Action) {
 // stopContainer sends SIGTERM: the container exits after its StopAfter, at the latest at the deadline. A
 // second call changes something only if the deadline is earlier.
 func (m *model) stopContainer(b behaviour, w world, a pod.Action) bool {
-	if _, ok := m.terms[a.ID]; !ok {
-		m.terms[a.ID] = w.now
+	if _, ok := m.sigterms[a.ID]; !ok {
+		m.sigterms[a.ID] = w.now
 	}
-	end := ending{at: m.terms[a.ID].Add(b.stopAfter), code: codeTerminated}
+	end := ending{at: m.sigterms[a.ID].Add(b.stopAfter), code: codeTerminated}
 	if a.Deadline.Before(end.at) {
 		end = ending{at: a.Deadline, code: codeKilled}
 	}
 	if end.at.Before(w.now) {
 		end.at = w.now
 	}
-	old, known := m.stops[a.ID]
-	m.stops[a.ID] = end
+	old, known := m.exits[a.ID]
+	m.exits[a.ID] = end
 	return !known || old != end
 }
 

@@ -20,30 +20,30 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// lab walks one pod as Nodes does, and stores its status.
+// lab simulates one pod as Nodes does, and stores its status.
 type lab struct {
 	t     *testing.T
 	pod   *v1.Pod
 	model *model
 	now   time.Time
-	last  step
-	// forget drops the model after every walk, as a new process would.
+	last  outcome
+	// forget drops the model after every simulation, as a new process would.
 	forget bool
 }
 
 func newLab(t *testing.T, p *v1.Pod) *lab {
 	t.Helper()
 	l := &lab{t: t, pod: p, now: start}
-	l.walk()
+	l.simulate()
 	return l
 }
 
-func (l *lab) walk() {
+func (l *lab) simulate() {
 	l.t.Helper()
 	if l.model == nil {
 		l.model = modelFrom(l.pod)
 	}
-	l.last = l.model.walk(l.pod, world{
+	l.last = l.model.simulate(l.pod, world{
 		now: l.now, hostIPs: []string{"198.18.0.1"},
 		address: func() (string, error) { return "198.18.128.1", nil },
 	})
@@ -54,10 +54,10 @@ func (l *lab) walk() {
 	}
 }
 
-// pass advances time, and walks the pod whenever the last walk requested it.
+// pass advances time, and simulates the pod whenever the last simulation requested it.
 func (l *lab) pass(d time.Duration) {
 	l.t.Helper()
-	for end := l.now.Add(d); ; l.walk() {
+	for end := l.now.Add(d); ; l.simulate() {
 		if l.last.wake.IsZero() || l.last.wake.After(end) {
 			l.now = end
 			return
@@ -70,7 +70,7 @@ func (l *lab) pass(d time.Duration) {
 func (l *lab) remove(grace int64) {
 	at := metav1.NewTime(l.now.Add(time.Duration(grace) * time.Second))
 	l.pod.DeletionTimestamp, l.pod.DeletionGracePeriodSeconds = &at, &grace
-	l.walk()
+	l.simulate()
 }
 
 // summary returns phase, readiness, and each container's state.
@@ -169,7 +169,7 @@ func TestWalkEndsOncePodRuns(t *testing.T) {
 		t.Errorf("phase %s, wakes at %v; want a running pod that does not wake", l.pod.Status.Phase, l.last.wake)
 	}
 	l.pod.Labels = map[string]string{"new": "label"}
-	if l.walk(); !l.last.wake.IsZero() {
+	if l.simulate(); !l.last.wake.IsZero() {
 		t.Errorf("with another label it wakes at %v; want never", l.last.wake)
 	}
 }
@@ -219,7 +219,7 @@ func TestReadinessGate(t *testing.T) {
 	l := newLab(t, p)
 	l.want("Running a:running*0")
 	l.pod.Status.Conditions = append(l.pod.Status.Conditions, v1.PodCondition{Type: "example.com/ok", Status: v1.ConditionTrue})
-	l.walk()
+	l.simulate()
 	l.want("Running Ready a:running*0")
 }
 
@@ -247,7 +247,7 @@ func TestExit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, forget := range []bool{false, true} {
 				l := &lab{t: t, pod: with(newPod("a"), tt.policy, tt.annotations...), now: start, forget: forget}
-				l.walk()
+				l.simulate()
 				l.pass(tt.after)
 				l.want(tt.want)
 			}
@@ -318,7 +318,7 @@ func TestNewImageRestartsTheContainer(t *testing.T) {
 				l.model = nil
 			}
 			l.pod.Spec.Containers[0].Image = "app:v2"
-			l.walk()
+			l.simulate()
 			l.want("Running Ready a:running*1 b:running*0")
 			if image := l.pod.Status.ContainerStatuses[0].Image; image != "app:v2" {
 				t.Errorf("the restarted container has image %s", image)
@@ -331,11 +331,11 @@ func TestNoAddressLeft(t *testing.T) {
 	p := newPod("a")
 	m := modelFrom(p)
 	failing := world{now: start, address: func() (string, error) { return "", errors.New("none left") }}
-	s := m.walk(p, failing)
+	s := m.simulate(p, failing)
 	if s.status.Phase != v1.PodPending || s.wake.IsZero() {
 		t.Fatalf("phase %s, wake %v; want a pending pod that is retried", s.status.Phase, s.wake)
 	}
-	s = m.walk(p, world{now: s.wake, address: func() (string, error) { return "198.18.128.9", nil }})
+	s = m.simulate(p, world{now: s.wake, address: func() (string, error) { return "198.18.128.9", nil }})
 	if s.status.Phase != v1.PodRunning {
 		t.Errorf("phase %s after an address was released", s.status.Phase)
 	}
@@ -351,7 +351,7 @@ func TestTakenOver(t *testing.T) {
 			switch r.IntN(6) {
 			case 0:
 				l.pod.Spec.Containers[0].Image = fmt.Sprintf("app:v%d", r.IntN(3))
-				l.walk()
+				l.simulate()
 			case 1:
 				l.remove(int64(r.IntN(40)))
 			default:
@@ -360,7 +360,7 @@ func TestTakenOver(t *testing.T) {
 			if !l.last.wake.IsZero() {
 				continue
 			}
-			again := modelFrom(l.pod).walk(l.pod, world{now: l.now.Add(time.Hour), hostIPs: []string{"198.18.0.1"}, address: noAddress})
+			again := modelFrom(l.pod).simulate(l.pod, world{now: l.now.Add(time.Hour), hostIPs: []string{"198.18.0.1"}, address: noAddress})
 			if !equality.Semantic.DeepEqual(again.status, l.pod.Status) || !again.wake.IsZero() || again.finished != l.last.finished {
 				t.Fatalf("seed %d: a new process would write (-old +new), wake %v, finished %v instead of %v:\n%s",
 					seed, again.wake, again.finished, l.last.finished, cmp.Diff(l.pod.Status, again.status))
@@ -405,7 +405,7 @@ func BenchmarkStart(b *testing.B) {
 	w := world{now: start, hostIPs: []string{"198.18.0.1"}, address: func() (string, error) { return "198.18.128.1", nil }}
 	b.ReportAllocs()
 	for b.Loop() {
-		if s := modelFrom(p).walk(p, w); s.status.Phase != v1.PodRunning {
+		if s := modelFrom(p).simulate(p, w); s.status.Phase != v1.PodRunning {
 			b.Fatal(s.status.Phase)
 		}
 	}

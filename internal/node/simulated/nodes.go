@@ -18,12 +18,12 @@ import (
 
 // Nodes runs simulated nodes.
 type Nodes struct {
-	options    Options
-	ledger     *ledger
-	queue      workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	registered chan struct{}
-	pods       cache.SharedIndexInformer
-	members    cache.SharedIndexInformer
+	options     Options
+	allocations *allocations
+	queue       workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	registered  chan struct{}
+	pods        cache.SharedIndexInformer
+	members     cache.SharedIndexInformer
 
 	mu     sync.Mutex
 	index  map[string]int // node name to number
@@ -45,15 +45,15 @@ func New(o Options) (*Nodes, error) {
 		return nil, err
 	}
 	n := &Nodes{
-		options:    o,
-		ledger:     newLedger(),
-		registered: make(chan struct{}),
-		pods:       o.Informers.Core().V1().Pods().Informer(),
-		members:    o.Informers.Core().V1().Nodes().Informer(),
-		index:      map[string]int{},
-		nodes:      map[string]*v1.Node{},
-		leases:     make([]*coordinationv1.Lease, o.Count),
-		models:     map[types.NamespacedName]*model{},
+		options:     o,
+		allocations: newAllocations(),
+		registered:  make(chan struct{}),
+		pods:        o.Informers.Core().V1().Pods().Informer(),
+		members:     o.Informers.Core().V1().Nodes().Informer(),
+		index:       map[string]int{},
+		nodes:       map[string]*v1.Node{},
+		leases:      make([]*coordinationv1.Lease, o.Count),
+		models:      map[types.NamespacedName]*model{},
 	}
 	for i := range o.Count {
 		n.index[o.nodeName(i)] = i

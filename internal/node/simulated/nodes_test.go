@@ -230,9 +230,9 @@ func TestPodLife(t *testing.T) {
 	}
 	c.eventually("p is deleted", func() bool { return c.pod("p") == nil })
 	c.eventually("its address is free", func() bool {
-		c.nodes.ledger.mu.Lock()
-		defer c.nodes.ledger.mu.Unlock()
-		return len(c.nodes.ledger.taken) == 0 && len(c.nodes.ledger.pods) == 0
+		c.nodes.allocations.mu.Lock()
+		defer c.nodes.allocations.mu.Unlock()
+		return len(c.nodes.allocations.taken) == 0 && len(c.nodes.allocations.pods) == 0
 	})
 	if other := c.pod("other"); other.Status.Phase != v1.PodPending {
 		t.Errorf("another node's pod is %s", other.Status.Phase)
@@ -258,7 +258,7 @@ func TestPodExitsWhenDue(t *testing.T) {
 	c := newCluster(t, Options{Count: 1})
 	c.create(with(named("job", "sim-0"), v1.RestartPolicyNever, ExitAfter, "1m", ExitCode, "7"))
 	c.awaitPhase("job", v1.PodRunning)
-	c.eventually("the pod waits for its exit", func() bool {
+	c.eventually("the pod has failed", func() bool {
 		c.clock.Step(time.Second)
 		return c.pod("job").Status.Phase == v1.PodFailed
 	})
@@ -366,9 +366,9 @@ func TestFullNodeRefusesUntilPodsFinish(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.eventually("the node has room again", func() bool {
-		c.nodes.ledger.mu.Lock()
-		defer c.nodes.ledger.mu.Unlock()
-		return c.nodes.ledger.pods["uid-first"] == nil
+		c.nodes.allocations.mu.Lock()
+		defer c.nodes.allocations.mu.Unlock()
+		return c.nodes.allocations.pods["uid-first"] == nil
 	})
 	c.create(named("third", "sim-0"))
 	c.awaitPhase("third", v1.PodRunning)

@@ -33,12 +33,12 @@ type Options struct {
 	NamePrefix string
 	// Taint gives the nodes the taint kindred.dev/simulated:NoSchedule.
 	Taint bool
-	// Capacity overrides single resources of a node: by default 32 CPUs, 256Gi of
+	// Capacity overrides resources of a node. The defaults are 32 CPUs, 256Gi of
 	// memory, 1Ti of ephemeral storage, 110 pods.
 	Capacity v1.ResourceList
 	// Version is the kubelet version of the nodes, such as v1.37.1.
 	Version string
-	// Workers is how many pods are walked concurrently, 32 by default. They mostly wait for the API.
+	// Workers is how many pods are processed concurrently, 32 by default. They mostly wait for the API.
 	Workers int
 	// Clock defaults to the real clock.
 	Clock clock.WithTicker

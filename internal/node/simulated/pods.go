@@ -31,14 +31,14 @@ func (n *Nodes) isSimulated(p *v1.Pod) bool {
 	return simulated
 }
 
-// podHandler updates the ledger and queues the pods of simulated nodes.
+// podHandler updates the allocations and queues the pods of simulated nodes.
 func (n *Nodes) podHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { n.sawPod(obj.(*v1.Pod)) },
 		UpdateFunc: func(before, obj any) {
 			// After an interrupted watch, a recreated pod can appear as an update.
 			if old := before.(*v1.Pod); old.UID != obj.(*v1.Pod).UID {
-				n.ledger.release(old.UID)
+				n.allocations.release(old.UID)
 			}
 			n.sawPod(obj.(*v1.Pod))
 		},
@@ -47,7 +47,7 @@ func (n *Nodes) podHandler() cache.ResourceEventHandler {
 				obj = final.Obj
 			}
 			if p, ok := obj.(*v1.Pod); ok && n.isSimulated(p) {
-				n.ledger.release(p.UID)
+				n.allocations.release(p.UID)
 				n.queue.Add(keyOf(p))
 			}
 		},
@@ -56,7 +56,7 @@ func (n *Nodes) podHandler() cache.ResourceEventHandler {
 
 func (n *Nodes) sawPod(p *v1.Pod) {
 	if n.isSimulated(p) {
-		n.ledger.observe(p)
+		n.allocations.observe(p)
 		n.queue.Add(keyOf(p))
 	}
 }
@@ -85,14 +85,15 @@ func (n *Nodes) next(ctx context.Context) bool {
 	return true
 }
 
-// sync walks one pod and writes its status. again is the time until the next walk; 0 for none.
+// sync simulates one pod and writes its status. again is the time until the next call, or 0 if only an
+// event leads to it.
 func (n *Nodes) sync(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	p, node, err := n.lookUp(key)
 	if err != nil || p == nil || node == nil {
 		n.setModel(key, nil)
 		return 0, err
 	}
-	if n.ledger.upToDate(p) {
+	if n.allocations.upToDate(p) {
 		return 0, nil
 	}
 	m := n.modelOf(key, p)
@@ -100,9 +101,9 @@ func (n *Nodes) sync(ctx context.Context, key types.NamespacedName) (again time.
 		m.memory.Rejected = n.admit(klog.FromContext(ctx), node, p)
 	}
 	now := n.options.Clock.Now()
-	s := m.walk(p, world{
+	s := m.simulate(p, world{
 		now: now, hostIPs: internalIPs(node),
-		address: func() (string, error) { return n.ledger.address(p.UID) },
+		address: func() (string, error) { return n.allocations.address(p.UID) },
 	})
 	n.recordWarnings(p, s.events)
 	// Keep the model until the write succeeds, because it has the memory of the decisions.
@@ -111,7 +112,7 @@ func (n *Nodes) sync(ctx context.Context, key types.NamespacedName) (again time.
 	if err != nil {
 		return 0, err
 	}
-	n.ledger.wrote(written, s.wake.IsZero())
+	n.allocations.wrote(written, s.wake.IsZero())
 	if s.wake.IsZero() {
 		n.setModel(key, nil)
 		return 0, nil
@@ -124,7 +125,7 @@ func (n *Nodes) admit(logger klog.Logger, node *v1.Node, p *v1.Pod) *pod.Refusal
 	if _, err := behaviourOf(p); err != nil {
 		return &pod.Refusal{Reason: "InvalidSimulation", Message: err.Error()}
 	}
-	return n.ledger.reserve(p, func(load *admission.Load) *pod.Refusal {
+	return n.allocations.reserve(p, func(load *admission.Load) *pod.Refusal {
 		return admission.Check(logger, node, p, load)
 	})
 }
@@ -134,7 +135,7 @@ func isNew(p *v1.Pod) bool {
 	return p.Status.StartTime == nil && !pod.IsOver(p.Status.Phase) && p.DeletionTimestamp == nil
 }
 
-// lookUp returns a pod of a simulated node, and the node; nil for what does not exist.
+// lookUp returns a pod and its simulated node. Each is nil if it does not exist or is not simulated.
 func (n *Nodes) lookUp(key types.NamespacedName) (*v1.Pod, *v1.Node, error) {
 	obj, exists, err := n.pods.GetStore().GetByKey(key.String())
 	if err != nil || !exists {
@@ -172,7 +173,7 @@ func (n *Nodes) setModel(key types.NamespacedName, m *model) {
 // write writes a status if it differs from the API's, and then deletes a terminating pod that is finished.
 // It updates the whole status, which costs the server less than a patch, with the resource version that
 // it was decided from.
-func (n *Nodes) write(ctx context.Context, p *v1.Pod, s step) (*v1.Pod, error) {
+func (n *Nodes) write(ctx context.Context, p *v1.Pod, s outcome) (*v1.Pod, error) {
 	pods := n.options.Client.CoreV1().Pods(p.Namespace)
 	if !equality.Semantic.DeepEqual(p.Status, s.status) {
 		next := *p

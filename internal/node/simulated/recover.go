@@ -17,11 +17,11 @@ import (
 // have run since then.
 func modelFrom(p *v1.Pod) *model {
 	m := &model{
-		uid:    p.UID,
-		status: *p.Status.DeepCopy(),
-		memory: pod.Remember(&p.Status),
-		terms:  map[string]time.Time{},
-		stops:  map[string]ending{},
+		uid:      p.UID,
+		status:   *p.Status.DeepCopy(),
+		memory:   pod.Remember(&p.Status),
+		sigterms: map[string]time.Time{},
+		exits:    map[string]ending{},
 	}
 	m.runtime = runtime.Pod{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
 	for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {

@@ -19,7 +19,7 @@ import (
 
 const subpathsDir = "volume-subpaths"
 
-// subpath is a file or directory of a volume that is mounted by itself.
+// subpath is a file or directory of a volume that is mounted without the rest of the volume.
 //
 // Containers own the volume's content and may replace any part of the path by a symlink at any time.
 // Therefore the kernel resolves the path (openat2(2) with RESOLVE_BENEATH), and the result is
@@ -63,7 +63,7 @@ func (s subpath) mount(source int) error {
 	if err := unix.Fstat(source, &want); err != nil {
 		return err
 	}
-	if mounted, err := detachOther(s.target, &want); err != nil || mounted {
+	if mounted, err := unmountOther(s.target, &want); err != nil || mounted {
 		return err
 	}
 	if err := makeTarget(s.target, want.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
@@ -76,9 +76,9 @@ func (s subpath) mount(source int) error {
 	return nil
 }
 
-// detachOther reports whether the wanted file is mounted at target. If another one is, from an earlier
-// start of the container, it is unmounted.
-func detachOther(target string, want *unix.Stat_t) (bool, error) {
+// unmountOther unmounts target if another file than the wanted one is mounted there, which an earlier
+// start of the container left. It reports whether the wanted file is mounted.
+func unmountOther(target string, want *unix.Stat_t) (bool, error) {
 	var have unix.Stat_t
 	err := unix.Lstat(target, &have)
 	if errors.Is(err, unix.ENOENT) {
@@ -93,7 +93,8 @@ func detachOther(target string, want *unix.Stat_t) (bool, error) {
 	return false, mounts.DetachAt(target)
 }
 
-// makeTarget creates the empty directory or file to mount on. It replaces one of the other type.
+// makeTarget creates the empty directory or file to mount on. It removes an existing one first, which
+// may be of the other type.
 func makeTarget(target string, directory bool) error {
 	if err := os.Remove(target); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -156,8 +156,8 @@ func (t *table) updateWorker(a *podAllocation) {
 	}
 }
 
-// save stores what a new pod was admitted with. Otherwise the next agent would take the spec it
-// finds for what is allocated.
+// save stores the resources with which a new pod was admitted. Otherwise the next agent would treat
+// those in the spec as allocated, although they may have changed since.
 func (t *table) save(a *podAllocation) {
 	if err := a.allocated.Save(t.parts.Host.Layout, a.desired.UID); err != nil {
 		klog.FromContext(t.ctx).Error(err, "Cannot store a pod's allocated resources", "pod", klog.KObj(a.desired))

@@ -15,7 +15,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// Admit checks whether the node has room for a pod beside others. It returns nil if it does.
+// Admit checks whether the node can run a pod in addition to others. It returns nil if it can.
 type Admit func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal
 
 // Set holds the workers of all pods that the API binds to the node or that the runtime has. All

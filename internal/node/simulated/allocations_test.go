@@ -20,7 +20,7 @@ import (
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 
 func TestAddressesAreUnique(t *testing.T) {
-	l := newLedger()
+	l := newAllocations()
 	shown := named("shown", "sim-0")
 	shown.Status.PodIP = "198.18.128.2"
 	l.observe(shown)
@@ -45,7 +45,7 @@ func TestAddressesAreUnique(t *testing.T) {
 }
 
 func TestAddressesAreExhaustedAndReused(t *testing.T) {
-	l := newLedger()
+	l := newAllocations()
 	last := ""
 	for i := 0; ; i++ {
 		ip, err := l.address(types.UID(fmt.Sprint(i)))
@@ -69,7 +69,7 @@ func TestAddressesAreExhaustedAndReused(t *testing.T) {
 }
 
 func TestFinishedPodsHaveNoShare(t *testing.T) {
-	l := newLedger()
+	l := newAllocations()
 	node := &v1.Node{Status: v1.NodeStatus{Allocatable: defaultCapacity()}}
 	node.Status.Allocatable[v1.ResourcePods] = quantity("1")
 	reserve := func(name string) *pod.Refusal {
@@ -95,7 +95,7 @@ func TestFinishedPodsHaveNoShare(t *testing.T) {
 }
 
 func TestUpToDate(t *testing.T) {
-	l := newLedger()
+	l := newAllocations()
 	at := func(version string) *v1.Pod { p := named("p", "sim-0"); p.ResourceVersion = version; return p }
 	if l.upToDate(at("5")) {
 		t.Error("an unknown pod is up to date")

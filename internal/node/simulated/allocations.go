@@ -23,17 +23,18 @@ var (
 	podAddresses  = []netip.Prefix{netip.MustParsePrefix("198.18.128.0/17"), netip.MustParsePrefix("198.19.0.0/16")}
 )
 
-// ledger accounts for what each pod has: an address, unique among all nodes, and its share of a node.
-type ledger struct {
+// allocations holds what each pod is allocated: an address, unique among all nodes, and a share of its
+// node's resources.
+type allocations struct {
 	mu    sync.Mutex
-	pods  map[types.UID]*entry
+	pods  map[types.UID]*allocation
 	taken map[netip.Addr]types.UID
 	next  netip.Addr
 	loads map[string]*admission.Load
 }
 
-// entry is what one pod has.
-type entry struct {
+// allocation is what one pod is allocated.
+type allocation struct {
 	address netip.Addr
 	// node and share are set while the pod counts against the node's resources.
 	node  string
@@ -44,68 +45,68 @@ type entry struct {
 	settled bool
 }
 
-func newLedger() *ledger {
-	return &ledger{
-		pods: map[types.UID]*entry{}, taken: map[netip.Addr]types.UID{},
+func newAllocations() *allocations {
+	return &allocations{
+		pods: map[types.UID]*allocation{}, taken: map[netip.Addr]types.UID{},
 		loads: map[string]*admission.Load{}, next: podAddresses[0].Addr(),
 	}
 }
 
-func (l *ledger) entry(uid types.UID) *entry {
-	h := l.pods[uid]
-	if h == nil {
-		h = &entry{}
-		l.pods[uid] = h
+func (l *allocations) of(uid types.UID) *allocation {
+	a := l.pods[uid]
+	if a == nil {
+		a = &allocation{}
+		l.pods[uid] = a
 	}
-	return h
+	return a
 }
 
 // observe records what a pod has according to the API.
-func (l *ledger) observe(p *v1.Pod) {
+func (l *allocations) observe(p *v1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.entry(p.UID)
-	if ip, err := netip.ParseAddr(p.Status.PodIP); err == nil && usesAddress(p) && !h.address.IsValid() {
+	a := l.of(p.UID)
+	if ip, err := netip.ParseAddr(p.Status.PodIP); err == nil && usesAddress(p) && !a.address.IsValid() {
 		if _, taken := l.taken[ip]; !taken {
 			l.taken[ip] = p.UID
-			h.address = ip
+			a.address = ip
 		}
 	}
 	switch {
 	case pod.IsOver(p.Status.Phase):
-		l.uncount(h)
-	case p.Status.StartTime != nil && h.node == "":
-		l.count(h, p)
+		l.uncount(a)
+	case p.Status.StartTime != nil && a.node == "":
+		l.count(a, p)
 	}
 }
 
 // release frees everything that a pod has.
-func (l *ledger) release(uid types.UID) {
+func (l *allocations) release(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.pods[uid]
-	if h == nil {
+	a := l.pods[uid]
+	if a == nil {
 		return
 	}
-	l.uncount(h)
-	delete(l.taken, h.address)
+	l.uncount(a)
+	delete(l.taken, a.address)
 	delete(l.pods, uid)
 }
 
 // address returns the pod's address, which is allocated on first use.
-func (l *ledger) address(uid types.UID) (string, error) {
+func (l *allocations) address(uid types.UID) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.entry(uid)
-	if h.address.IsValid() {
-		return h.address.String(), nil
+	a := l.of(uid)
+	if a.address.IsValid() {
+		return a.address.String(), nil
 	}
 	for range addressCount() {
 		l.next = nextAddress(l.next)
 		if _, taken := l.taken[l.next]; !taken {
 			l.taken[l.next] = uid
-			h.address = l.next
-			return h.address.String(), nil
+			a.address = l.next
+			return a.address.String(), nil
 		}
 	}
 	return "", fmt.Errorf("no IP address left for simulated pods: %d are in use", len(l.taken))
@@ -135,21 +136,21 @@ func addressCount() int {
 
 // reserve counts a new pod against its node unless check, which gets the load of the node's other pods,
 // refuses it.
-func (l *ledger) reserve(p *v1.Pod, check func(*admission.Load) *pod.Refusal) *pod.Refusal {
+func (l *allocations) reserve(p *v1.Pod, check func(*admission.Load) *pod.Refusal) *pod.Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.entry(p.UID)
-	if h.node != "" {
+	a := l.of(p.UID)
+	if a.node != "" {
 		return nil
 	}
 	if refusal := check(l.load(p.Spec.NodeName)); refusal != nil {
 		return refusal
 	}
-	l.count(h, p)
+	l.count(a, p)
 	return nil
 }
 
-func (l *ledger) load(node string) *admission.Load {
+func (l *allocations) load(node string) *admission.Load {
 	load := l.loads[node]
 	if load == nil {
 		load = &admission.Load{}
@@ -158,38 +159,38 @@ func (l *ledger) load(node string) *admission.Load {
 	return load
 }
 
-func (l *ledger) count(h *entry, p *v1.Pod) {
-	h.node, h.share = p.Spec.NodeName, admission.ShareOf(p)
-	l.load(h.node).Add(h.share)
+func (l *allocations) count(a *allocation, p *v1.Pod) {
+	a.node, a.share = p.Spec.NodeName, admission.ShareOf(p)
+	l.load(a.node).Add(a.share)
 }
 
-func (l *ledger) uncount(h *entry) {
-	if h.node == "" {
+func (l *allocations) uncount(a *allocation) {
+	if a.node == "" {
 		return
 	}
-	l.load(h.node).Remove(h.share)
-	h.node, h.share = "", admission.Share{}
+	l.load(a.node).Remove(a.share)
+	a.node, a.share = "", admission.Share{}
 }
 
 // wrote records a status write.
-func (l *ledger) wrote(p *v1.Pod, settled bool) {
+func (l *allocations) wrote(p *v1.Pod, settled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h := l.pods[p.UID]; h != nil {
-		h.written, h.settled = p.ResourceVersion, settled
+	if a := l.pods[p.UID]; a != nil {
+		a.written, a.settled = p.ResourceVersion, settled
 	}
 }
 
-// upToDate reports whether a version of a pod from the informer needs no walk: it is older than the last
+// upToDate reports whether a version of a pod from the informer need not be simulated: it is older than the last
 // status write, so that the informer will deliver a newer one, or it is that write and the pod is settled.
-func (l *ledger) upToDate(p *v1.Pod) bool {
+func (l *allocations) upToDate(p *v1.Pod) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.pods[p.UID]
-	if h == nil || h.written == "" {
+	a := l.pods[p.UID]
+	if a == nil || a.written == "" {
 		return false
 	}
-	// Resource versions are comparable (KEP-5504). If they are not, walk the pod.
-	order, err := resourceversion.CompareResourceVersion(p.ResourceVersion, h.written)
-	return err == nil && (order < 0 || order == 0 && h.settled)
+	// Resource versions are comparable (KEP-5504). If they are not, simulate the pod.
+	order, err := resourceversion.CompareResourceVersion(p.ResourceVersion, a.written)
+	return err == nil && (order < 0 || order == 0 && a.settled)
 }

@@ -45,12 +45,12 @@ func (f *fakeRuntime) ListImages(context.Context, *runtimeapi.ImageFilter) ([]*r
 
 func (f *fakeRuntime) Close(context.Context) error { return nil }
 
-func newSelf(client *fake.Clientset, runtime *fakeRuntime, clock *testingclock.FakeClock, record func(eventType, reason, message string)) *self {
+func newRegistration(client *fake.Clientset, runtime *fakeRuntime, clock *testingclock.FakeClock, record func(eventType, reason, message string)) *registration {
 	options := Options{
 		Name: nodeName, Client: client, IPs: []string{"192.0.2.1"}, ServePort: 10250, PodCIDR: "10.244.0.0/24", MaxPods: 110, Version: "v1.37.1",
 		Labels: map[string]string{"role": "all"}, Clock: clock,
 	}
-	return &self{options: options, record: record, reporter: &reporter{
+	return &registration{options: options, record: record, reporter: &reporter{
 		options: options, runtime: runtime, images: runtime, version: &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.6.20"},
 		machine: machine{cpus: 2, memory: 1 << 30, disk: 1 << 40, kernel: "6.1", osImage: "Debian"},
 	}}
@@ -62,7 +62,7 @@ func TestNodeRegisters(t *testing.T) {
 	runtime := &fakeRuntime{}
 	clock := testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
 	var events []string
-	s := newSelf(client, runtime, clock, func(_, reason, message string) { events = append(events, reason+": "+message) })
+	s := newRegistration(client, runtime, clock, func(_, reason, message string) { events = append(events, reason+": "+message) })
 	s.register(ctx)
 	node := s.current()
 	wantLabels := map[string]string{
@@ -115,7 +115,7 @@ func TestNodeRegistersAgain(t *testing.T) {
 		}},
 	}
 	var events []string
-	s := newSelf(fake.NewClientset(old), &fakeRuntime{network: true}, testingclock.NewFakeClock(time.Unix(1_800_000_000, 0)),
+	s := newRegistration(fake.NewClientset(old), &fakeRuntime{network: true}, testingclock.NewFakeClock(time.Unix(1_800_000_000, 0)),
 		func(_, reason, _ string) { events = append(events, reason) })
 	s.register(t.Context())
 	node := s.current()
@@ -138,7 +138,7 @@ func TestNodeStatusIsWrittenOnlyWhenItMatters(t *testing.T) {
 	ctx := t.Context()
 	client := fake.NewClientset()
 	clock := testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
-	s := newSelf(client, &fakeRuntime{network: true}, clock, func(string, string, string) {})
+	s := newRegistration(client, &fakeRuntime{network: true}, clock, func(string, string, string) {})
 	if err := s.tryRegister(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestNodeMovesToOtherAddresses(t *testing.T) {
 	client := fake.NewClientset()
 	clock := testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
 	for _, ips := range [][]string{{"192.0.2.1"}, {"192.0.2.2", "2001:db8::2"}, {"192.0.2.2", "2001:db8::3"}, {"192.0.2.4"}} {
-		s := newSelf(client, &fakeRuntime{network: true}, clock, func(string, string, string) {})
+		s := newRegistration(client, &fakeRuntime{network: true}, clock, func(string, string, string) {})
 		s.reporter.options.IPs = ips
 		if err := s.tryRegister(ctx); err != nil {
 			t.Fatal(err)
