@@ -50,8 +50,7 @@ type binding struct {
 // decision is the result of trying to place a pod.
 type decision struct {
 	pod *model.Pod
-	// node is the node of the pod. If it is empty, the pod fits on no node, and reason and message
-	// say why.
+	// node is the node of the pod. If it is empty, the pod fits on no node, for the given reason.
 	node            string
 	reason, message string
 	// nominate is the nominated node; "" clears it, nil leaves it unchanged.
@@ -97,14 +96,14 @@ func (m *machine) setNode(node *v1.Node) {
 	switch {
 	case before == nil:
 		m.wake(plugin.Event{Kind: plugin.NodeAdded, Node: node})
-	case schedulesDifferently(before, node):
+	case nodeChangeMatters(before, node):
 		m.wake(plugin.Event{Kind: plugin.NodeChanged, OldNode: before, Node: node})
 	}
 }
 
-// schedulesDifferently reports whether a change of a node matters for scheduling, unlike a
+// nodeChangeMatters reports whether a change of a node matters for scheduling, unlike a
 // heartbeat.
-func schedulesDifferently(before, after *v1.Node) bool {
+func nodeChangeMatters(before, after *v1.Node) bool {
 	return before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		!maps.Equal(before.Labels, after.Labels) ||
 		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
@@ -188,14 +187,14 @@ func (m *machine) setWaiting(pod *model.Pod) {
 		m.cluster.Nominate(pod, pod.Status.NominatedNodeName)
 	}
 	m.queue.Update(pod)
-	if asksDifferently(before, pod) && m.helps(&plugin.Event{Kind: plugin.SelfChanged, OldPod: before, Pod: pod}, item) {
+	if podChangeMatters(before, pod) && m.helps(&plugin.Event{Kind: plugin.SelfChanged, OldPod: before, Pod: pod}, item) {
 		m.queue.WakeOne(pod.UID)
 	}
 }
 
-// asksDifferently reports whether a change of a pod matters for scheduling, unlike a change of its
+// podChangeMatters reports whether a change of a pod matters for scheduling, unlike a change of its
 // status, most of which are the scheduler's own.
-func asksDifferently(before, after *model.Pod) bool {
+func podChangeMatters(before, after *model.Pod) bool {
 	return !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(&before.Spec, &after.Spec)
 }
 

@@ -95,9 +95,10 @@ func preempted(pod *model.Pod) bool {
 	})
 }
 
-// preemptOn finds the fewest and least important victims on a node: it removes all less important
-// pods, and then puts each back, from the most important down, with which the pod still fits. It
-// returns nil and reasons if preemption does not help.
+// preemptOn finds the fewest and least important victims on a node. It removes all less important
+// pods, and then puts back each with which the pod still fits: first those that disruption budgets
+// protect, and in each group the more important ones first. It returns nil and reasons if preemption
+// does not help.
 func (c *cycle) preemptOn(original *model.Node, budgets []*policyv1.PodDisruptionBudget) (*preemption, []string) {
 	var lower []*model.Pod
 	for _, pod := range original.Pods {
