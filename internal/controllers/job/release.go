@@ -23,8 +23,8 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// addReleaser registers a second queue of the controller, of pods. It watches pods with the
-// finalizer, and Jobs that end.
+// addReleaser registers a second queue of the controller, whose items are pods. It watches pods
+// with the finalizer, and Jobs that end.
 func addReleaser(env control.Env) error {
 	r := &releaser{client: env.Client, live: env.Live}
 	return ctrl.NewControllerManagedBy(env.Manager).
@@ -69,7 +69,7 @@ func (r *releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if counted, err := r.needsCounting(ctx, pod); counted || err != nil {
 		return ctrl.Result{}, err
 	}
-	// The patch names the version, since an adopted orphan must be counted.
+	// The resource version is a precondition: a pod that a Job has adopted since must be counted.
 	return ctrl.Result{}, owned.IgnoreStale(r.client.Patch(ctx, pod.DeepCopy(), untrack(pod.UID, pod.ResourceVersion)))
 }
 

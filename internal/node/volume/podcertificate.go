@@ -52,6 +52,7 @@ type podCertificate struct {
 	refused    error  // the signer denied or failed the request
 }
 
+// certificateFiles returns the files of a pod certificate, and when to call it again to renew it.
 func (m *Manager) certificateFiles(ctx context.Context, pod *v1.Pod, key certificateKey, source *v1.PodCertificateProjection, mode *int32) (payload, time.Time, error) {
 	state := m.state(pod.UID)
 	c := state.certificates[key]
@@ -80,8 +81,8 @@ func (m *Manager) certificateFiles(ctx context.Context, pod *v1.Pod, key certifi
 	return files, again, nil
 }
 
-// advance requests a certificate if one is due, and takes one that was issued. It fails if there is no
-// certificate to show.
+// advance requests a certificate if one is due, and takes one that was issued. It fails if the pod has no
+// certificate yet, or if the signer has refused the last request.
 func (m *Manager) advance(ctx context.Context, pod *v1.Pod, source *v1.PodCertificateProjection, c *podCertificate) error {
 	if c.refused != nil {
 		return c.refused
@@ -135,8 +136,8 @@ func (c *podCertificate) take(request *certificatesv1.PodCertificateRequest) err
 	return c.unlessUsable(errNotIssued)
 }
 
-// awaitAnswer returns the pending request. It waits for the first certificate of a pod, without which the
-// pod cannot start. It does not wait for a renewal.
+// awaitAnswer returns the pending request. If it is for the pod's first certificate, without which the pod
+// cannot start, awaitAnswer waits until the signer has answered. It does not wait for a renewal.
 func (m *Manager) awaitAnswer(ctx context.Context, namespace string, c *podCertificate) (*certificatesv1.PodCertificateRequest, error) {
 	client := m.options.Client.CertificatesV1().PodCertificateRequests(namespace)
 	request, err := client.Get(ctx, c.request, metav1.GetOptions{})

@@ -6,7 +6,8 @@ package plugin
 import "github.com/kindred-project/kindred/internal/scheduler/model"
 
 // imageLocality prefers nodes that already have the pod's images; large images count more. An image
-// on few nodes counts less, because otherwise all pods with a new image would follow the first one.
+// on few nodes counts less, because otherwise all pods with a new image would go to the node that
+// pulled it first.
 type imageLocality struct{}
 
 func (imageLocality) Name() string { return "ImageLocality" }
