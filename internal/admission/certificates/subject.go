@@ -19,8 +19,9 @@ import (
 // SubjectName is the name of the plugin Subject in the API server's configuration.
 const SubjectName = "CertificateSubjectRestriction"
 
-// Subject refuses requests for client certificates of the group system:masters:
-// every authorizer passes that group, so such a certificate could not be revoked.
+// Subject refuses requests for client certificates of the group system:masters. The
+// group may do anything, whatever the other authorizers decide, and Kubernetes does not
+// check whether a certificate was revoked.
 type Subject struct{ *admission.Handler }
 
 var _ admission.ValidationInterface = &Subject{}

@@ -64,7 +64,7 @@ func (p *TrustBundle) Validate(ctx context.Context, a admission.Attributes, _ ad
 	if signer == "" {
 		return nil
 	}
-	if old, ok := a.GetOldObject().(*certificatesv1.ClusterTrustBundle); ok && isHousekeeping(bundle, old) {
+	if old, ok := a.GetOldObject().(*certificatesv1.ClusterTrustBundle); ok && changesOnlyOwners(bundle, old) {
 		return nil
 	}
 	if !signers.Allowed(ctx, p.authorizer, a.GetUserInfo(), "attest", signer) {
@@ -73,9 +73,9 @@ func (p *TrustBundle) Validate(ctx context.Context, a admission.Attributes, _ ad
 	return nil
 }
 
-// isHousekeeping reports whether an update changes only what the garbage
-// collector and storage migration write.
-func isHousekeeping(bundle, old *certificatesv1.ClusterTrustBundle) bool {
+// changesOnlyOwners reports whether an update changes only owner references and
+// finalizers, which the garbage collector writes, or nothing, as storage migration does.
+func changesOnlyOwners(bundle, old *certificatesv1.ClusterTrustBundle) bool {
 	same := bundle.DeepCopy()
 	same.OwnerReferences, same.Finalizers = old.OwnerReferences, old.Finalizers
 	same.SelfLink, same.ManagedFields = old.SelfLink, old.ManagedFields

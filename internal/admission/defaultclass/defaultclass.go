@@ -4,8 +4,8 @@
 // Package defaultclass holds the plugins that set the default class of objects
 // created without one: DefaultStorageClass for PersistentVolumeClaims and
 // DefaultIngressClass for Ingresses. An annotation marks a class as the default.
-// If several classes are marked, as while one replaces another, the newest is
-// the default.
+// If several classes are marked, for example while one replaces another, the
+// newest is the default.
 package defaultclass
 
 import (

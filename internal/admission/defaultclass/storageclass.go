@@ -26,7 +26,7 @@ const (
 )
 
 // StorageClass gives a new PersistentVolumeClaim without a class the default
-// one. A claim with the empty class is left alone: it asks for a volume without
+// one. A claim with the empty class is left alone: it requests a volume without
 // a class.
 type StorageClass struct {
 	*informer.Handler[listers.StorageClassLister]

@@ -33,8 +33,8 @@ import (
 const Name = "LimitRanger"
 
 const (
-	// The cache may lack a LimitRange that was created just before the pod. If it
-	// has none for a namespace, the API is asked, and its answer cached.
+	// The informer may lack a LimitRange that was created just before the pod. If it
+	// has none for a namespace, the plugin lists them in the API, and caches the result.
 	liveLookupTTL  = 30 * time.Second
 	maxLiveLookups = 10000
 )

@@ -15,7 +15,8 @@ import (
 	helpers "k8s.io/component-helpers/resource"
 )
 
-// annotation lists the requests and limits of a pod that the plugin has set.
+// annotation is the key of a pod's annotation that lists the requests and limits that the plugin has
+// set.
 const annotation = "kubernetes.io/limit-ranger"
 
 // setDefaults sets the requests and limits that a pod's containers leave out to the
@@ -133,11 +134,12 @@ func every(list corev1.ResourceList, check func(bound) error) []error {
 	return errs
 }
 
+// min returns an error unless there is a request, and request and limit are at least the bound.
 func (b bound) min(t corev1.LimitType, requests, limits corev1.ResourceList) error {
-	request, asked := requests[b.name]
+	request, requested := requests[b.name]
 	limit, limited := limits[b.name]
 	switch {
-	case !asked:
+	case !requested:
 		return fmt.Errorf("minimum %s usage per %s is %s.  No request is specified", b.name, t, b.value.String())
 	case request.Cmp(b.value) < 0:
 		return fmt.Errorf("minimum %s usage per %s is %s, but request is %s", b.name, t, b.value.String(), request.String())
@@ -148,25 +150,27 @@ func (b bound) min(t corev1.LimitType, requests, limits corev1.ResourceList) err
 	}
 }
 
+// max returns an error unless there is a limit, and request and limit are at most the bound.
 func (b bound) max(t corev1.LimitType, requests, limits corev1.ResourceList) error {
-	request, asked := requests[b.name]
+	request, requested := requests[b.name]
 	limit, limited := limits[b.name]
 	switch {
 	case !limited:
 		return fmt.Errorf("maximum %s usage per %s is %s.  No limit is specified", b.name, t, b.value.String())
 	case limit.Cmp(b.value) > 0:
 		return fmt.Errorf("maximum %s usage per %s is %s, but limit is %s", b.name, t, b.value.String(), limit.String())
-	case asked && request.Cmp(b.value) > 0:
+	case requested && request.Cmp(b.value) > 0:
 		return fmt.Errorf("maximum %s usage per %s is %s, but request is %s", b.name, t, b.value.String(), request.String())
 	default:
 		return nil
 	}
 }
 
+// maxRequest is max for claims, whose limits do not count.
 func (b bound) maxRequest(t corev1.LimitType, requests corev1.ResourceList) error {
-	request, asked := requests[b.name]
+	request, requested := requests[b.name]
 	switch {
-	case !asked:
+	case !requested:
 		return fmt.Errorf("maximum %s usage per %s is %s.  No request is specified", b.name, t, b.value.String())
 	case request.Cmp(b.value) > 0:
 		return fmt.Errorf("maximum %s usage per %s is %s, but request is %s", b.name, t, b.value.String(), request.String())
@@ -175,7 +179,8 @@ func (b bound) maxRequest(t corev1.LimitType, requests corev1.ResourceList) erro
 	}
 }
 
-// ratio limits overcommitment: how far a limit may exceed its request.
+// ratio returns an error if the limit divided by the request exceeds the bound, or if one of them
+// is missing. It limits overcommitment.
 func (b bound) ratio(t corev1.LimitType, requests, limits corev1.ResourceList) error {
 	request, limit := requests[b.name], limits[b.name]
 	if request.IsZero() {

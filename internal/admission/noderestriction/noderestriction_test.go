@@ -123,7 +123,7 @@ func run(t *testing.T, tests []testCase) {
 	}
 }
 
-// mirror returns a mirror pod that n1 may write, modified by change.
+// mirror returns a request of n1 for a mirror pod that it may create, modified by edit.
 func mirror(edit func(*corev1.Pod)) admissiontest.Request {
 	p := &corev1.Pod{ObjectMeta: named("app", "static"), Spec: corev1.PodSpec{NodeName: "n1"}}
 	p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}

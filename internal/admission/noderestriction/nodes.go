@@ -6,7 +6,6 @@ package noderestriction
 import (
 	"crypto/x509"
 	"encoding/pem"
-	"maps"
 	"slices"
 	"strings"
 
@@ -19,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// admitNode lets a node write its own Node, except for what attracts pods.
+// admitNode lets a node write its own Node, except for taints and labels that could attract pods.
 func admitNode(r request) error {
 	if r.GetName() != r.node {
 		return r.refuse("node %q is not allowed to modify node %q", r.node, r.GetName())
@@ -74,12 +73,12 @@ var (
 	nodeLabelNamespaces = []string{corev1.LabelNamespaceSuffixKubelet, corev1.LabelNamespaceSuffixNode}
 )
 
-// forbiddenLabels returns the labels that differ and that a node may not set: those
-// reserved for administrators (node-restriction.kubernetes.io/), and most of those in
-// Kubernetes' domains.
+// forbiddenLabels returns the labels that a node has changed and may not set: those
+// reserved for administrators (node-restriction.kubernetes.io/), and all others in
+// Kubernetes' domains but those listed above.
 func forbiddenLabels(after, before map[string]string) []string {
 	var forbidden []string
-	for key := range differing(after, before) {
+	for _, key := range differing(after, before) {
 		namespace, _, ok := strings.Cut(key, "/")
 		if !ok {
 			continue
@@ -104,16 +103,19 @@ func under(namespace, domain string) bool {
 	return namespace == domain || strings.HasSuffix(namespace, "."+domain)
 }
 
-// differing returns the keys whose values differ between two maps.
-func differing(a, b map[string]string) map[string]string {
-	keys := map[string]string{}
-	maps.Copy(keys, a)
-	maps.Copy(keys, b)
-	maps.DeleteFunc(keys, func(key, _ string) bool {
-		x, inA := a[key]
-		y, inB := b[key]
-		return inA && inB && x == y
-	})
+// differing returns the keys that only one of two maps has, or whose values differ.
+func differing(a, b map[string]string) []string {
+	var keys []string
+	for key, value := range a {
+		if other, found := b[key]; !found || other != value {
+			keys = append(keys, key)
+		}
+	}
+	for key := range b {
+		if _, found := a[key]; !found {
+			keys = append(keys, key)
+		}
+	}
 	return keys
 }
 

@@ -76,8 +76,9 @@ func (p *Plugin) admitEviction(ctx context.Context, r request) error {
 	return nil
 }
 
-// admitMirror lets a node write only mirror pods of its own, which refer to
-// nothing in the API: else a node could write itself access to any secret.
+// admitMirror lets a node create only its own mirror pods, and only if they refer to
+// no API objects. Otherwise, a node could create a pod that refers to any Secret, and
+// so get access to it.
 func (p *Plugin) admitMirror(ctx context.Context, r request) error {
 	pod, ok := r.GetObject().(*corev1.Pod)
 	if !ok {

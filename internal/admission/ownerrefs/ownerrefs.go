@@ -127,7 +127,7 @@ func newlyBlocking(owners, before []metav1.OwnerReference) []int {
 }
 
 // checkDelete refuses to change the owners of an object that the user may not delete.
-// A new object may have any owner: its creator could as well not create it.
+// A new object may have any owner, since at worst the object itself is deleted.
 func (p *Plugin) checkDelete(ctx context.Context, a admission.Attributes) error {
 	if a.GetOperation() == admission.Create {
 		return nil

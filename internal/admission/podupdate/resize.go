@@ -19,7 +19,7 @@ import (
 // ResizeName is the name of the plugin Resize in the API server's configuration.
 const ResizeName = "PodResizeValidator"
 
-// Types of the cause in a refusal.
+// The types of the causes of refusals.
 const (
 	reasonCapacity metav1.CauseType = "NodeCapacity"
 	reasonPlatform metav1.CauseType = "UnsupportedPlatform"
@@ -52,14 +52,14 @@ func (p *Resize) validate(a admission.Attributes, pod *corev1.Pod) error {
 	if os, labelled := node.Labels[corev1.LabelOSStable]; labelled && os != string(corev1.Linux) {
 		return refuse(a, reasonPlatform, fmt.Errorf("pod resize is only supported on linux nodes, node %q is %q", node.Name, os))
 	}
-	if excess := excess(pod, node.Status.Allocatable); len(excess) > 0 {
+	if excess := excessRequests(pod, node.Status.Allocatable); len(excess) > 0 {
 		return refuse(a, reasonCapacity, fmt.Errorf("node didn't have enough allocatable resources: %s", strings.Join(excess, "; ")))
 	}
 	return nil
 }
 
-// excess describes the requests of the pod that exceed what is allocatable.
-func excess(pod *corev1.Pod, allocatable corev1.ResourceList) []string {
+// excessRequests describes the requests of the pod that exceed what is allocatable.
+func excessRequests(pod *corev1.Pod, allocatable corev1.ResourceList) []string {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	var out []string
 	if cpu := requests.Cpu(); cpu.Cmp(*allocatable.Cpu()) > 0 {
@@ -71,7 +71,7 @@ func excess(pod *corev1.Pod, allocatable corev1.ResourceList) []string {
 	return out
 }
 
-// refuse returns a 403 whose cause tells clients the reason.
+// refuse returns a 403 with a cause, by which clients can tell the reason.
 func refuse(a admission.Attributes, reason metav1.CauseType, err error) error {
 	refusal := admission.NewForbidden(a, err)
 	var status *apierrors.StatusError
