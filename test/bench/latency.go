@@ -29,7 +29,7 @@ import (
 // affects both.
 const rounds = 5
 
-// Namespaces of the objects that operations find.
+// Namespaces of the objects that operations read, and how many objects each has.
 const (
 	some, many = "some", "many"
 	someCount  = 500
@@ -75,7 +75,7 @@ func operations() []operation {
 			_, err := c.in(metav1.NamespaceDefault).Apply(ctx, change, metav1.ApplyOptions{FieldManager: "bench"})
 			return err
 		}},
-		{"update, until a watch tells", 300, deliver},
+		{"update, until its watch event", 300, updateAndWatch},
 	}
 }
 
@@ -85,7 +85,7 @@ func (c *caller) in(namespace string) typed.ConfigMapInterface {
 
 func (c *caller) name() string { return fmt.Sprintf("n%d", c.calls) }
 
-// changed returns an object of the default namespace with new content.
+// changed returns the ConfigMap "written" with new content.
 func (c *caller) changed() *corev1.ConfigMap {
 	object := configMap("written")
 	object.Data["key"] = c.name()
@@ -103,8 +103,9 @@ func list(namespace string, count int) func(context.Context, *caller) error {
 	}
 }
 
-// deliver measures the time from a write to its event on a watch over another connection.
-func deliver(ctx context.Context, c *caller) error {
+// updateAndWatch writes an object and waits for the event of the write, on a watch over another
+// connection.
+func updateAndWatch(ctx context.Context, c *caller) error {
 	written, err := c.in(metav1.NamespaceDefault).Update(ctx, c.changed(), metav1.UpdateOptions{})
 	if err != nil {
 		return err
@@ -208,9 +209,10 @@ func newCaller(ctx context.Context, config *rest.Config) (*caller, error) {
 	return c, err
 }
 
+// fill creates a namespace with a number of ConfigMaps.
 func (c *caller) fill(ctx context.Context, namespace string, count int) error {
-	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := c.CoreV1().Namespaces().Create(ctx, made, metav1.CreateOptions{}); err != nil {
+	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if _, err := c.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)

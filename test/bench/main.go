@@ -18,7 +18,7 @@ import (
 	"syscall"
 )
 
-// bench has what all figures need.
+// bench is the configuration of a run, which all figures use.
 type bench struct {
 	binary string
 	// scratch is the directory for data directories and images.
@@ -38,7 +38,7 @@ type figure struct {
 	measure func(context.Context, *bench) (float64, error)
 }
 
-// latency is the name of the table of latencies, which is not a figure.
+// latency selects the table of latencies, which is not a figure, in -run.
 const latency = "latency"
 
 func figures() []figure {
@@ -89,7 +89,7 @@ func run() error {
 		for _, f := range figures() {
 			fmt.Printf("%-18s %s\n", f.name, f.what)
 		}
-		fmt.Printf("%-18s %s\n", latency, "p50 and p99 of single requests, beside upstream's kube-apiserver")
+		fmt.Printf("%-18s %s\n", latency, "p50 and p99 of single requests, compared with upstream's kube-apiserver")
 		return nil
 	}
 	b := &bench{profiles: map[string]string{"profile": *cpuProfile, "allocs": *allocProfile}}

@@ -21,14 +21,14 @@ import (
 
 const (
 	image = "docker.io/library/kindred-bench:1"
-	// podRuns is how many pods are started and stopped one after the other, after a first one that
-	// does not count.
+	// podRuns is how many pods are started and stopped, one after the other. The first pod is a warm-up
+	// and not one of them.
 	podRuns = 20
 )
 
-// obedient is a program that ends at once on SIGTERM. A shell handles a signal only after its
-// foreground command has ended, except for wait.
-const obedient = `trap exit TERM; while :; do sleep 0.1 & wait; done`
+// exitOnTERM is a shell program that exits at once on SIGTERM. It sleeps in the background and waits,
+// because a shell runs a trap only after its foreground command has ended, unless that is wait.
+const exitOnTERM = `trap exit TERM; while :; do sleep 0.1 & wait; done`
 
 func podStart(ctx context.Context, b *bench) (float64, error) {
 	started, _, err := podTimes(ctx, b)
@@ -71,10 +71,11 @@ func podTimes(ctx context.Context, b *bench) (started, stopped []time.Duration, 
 	return started, stopped, err
 }
 
+// onePod starts and stops one pod, and returns how long each took.
 func onePod(ctx context.Context, client kubernetes.Interface, name string) (start, stop time.Duration, err error) {
 	pods := client.CoreV1().Pods(metav1.NamespaceDefault)
 	pod := pod(name)
-	pod.Spec.Containers[0].Command = []string{"sh", "-c", obedient}
+	pod.Spec.Containers[0].Command = []string{"sh", "-c", exitOnTERM}
 	events, err := pods.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
 	if err != nil {
 		return 0, 0, err
@@ -85,7 +86,7 @@ func onePod(ctx context.Context, client kubernetes.Interface, name string) (star
 		return 0, 0, err
 	}
 	if err := until(ctx, events, isReady); err != nil {
-		return 0, 0, fmt.Errorf("pod %s to become ready: %w", name, err)
+		return 0, 0, fmt.Errorf("wait for pod %s to become ready: %w", name, err)
 	}
 	start = time.Since(began)
 	began = time.Now()
@@ -93,7 +94,7 @@ func onePod(ctx context.Context, client kubernetes.Interface, name string) (star
 		return 0, 0, err
 	}
 	if err := until(ctx, events, func(e watch.Event) bool { return e.Type == watch.Deleted }); err != nil {
-		return 0, 0, fmt.Errorf("pod %s to be gone: %w", name, err)
+		return 0, 0, fmt.Errorf("wait for the deletion of pod %s: %w", name, err)
 	}
 	return start, time.Since(began), nil
 }

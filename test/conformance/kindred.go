@@ -61,7 +61,7 @@ func (k kindred) start(ctx context.Context, dir string) (cluster, error) {
 		stop: func() ([]string, error) {
 			var ended error
 			if err == nil {
-				ended = server.Running()
+				ended = server.CheckRunning()
 				server.Stop()
 			}
 			logs, err := k.keepLogs(dir)

@@ -41,7 +41,7 @@ func (u upstream) start(ctx context.Context, dir string) (cluster, error) {
 			return c.Load(ctx, files(archives))
 		},
 		stop: func() ([]string, error) {
-			ended := c.Running()
+			ended := c.CheckRunning()
 			logs, err := c.Stop()
 			return logs, errors.Join(ended, err)
 		},

@@ -151,8 +151,8 @@ func (c *catalog) choose(names []string) ([]*resource, error) {
 	return chosen, nil
 }
 
-// beside returns the resources that the other catalog does not have.
-func (c *catalog) beside(other *catalog) []string {
+// notIn returns the resources that the other catalog does not have.
+func (c *catalog) notIn(other *catalog) []string {
 	var names []string
 	for _, r := range c.order {
 		if other.find(r) == nil {

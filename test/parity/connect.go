@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// connection is a request to a subresource that is proxied to a node or a pod. No node or pod
-// answers here, so only the API server's own refusals are compared.
+// connection is a request to a subresource that is proxied to a node or a pod. There are no nodes in
+// this test, so only the API server's own refusals are compared.
 type connection struct{ method, query string }
 
 // connections are tried on each object that has the subresource and is not bound to a node.

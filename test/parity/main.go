@@ -117,9 +117,9 @@ func (r *run) run(ctx context.Context) error {
 	}
 	trials, scores, err := r.compareKinds(ctx, s, chosen, ours, manifests)
 	if err != nil {
-		return errors.Join(err, s.upstream.Running(), s.kindred.Running())
+		return errors.Join(err, s.upstream.CheckRunning(), s.kindred.CheckRunning())
 	}
-	if extra := ours.beside(theirs); len(extra) > 0 {
+	if extra := ours.notIn(theirs); len(extra) > 0 {
 		fmt.Printf("served by kindred alone: %s\n", strings.Join(extra, ", "))
 	}
 	return r.conclude(trials, scores)
@@ -173,7 +173,7 @@ func (r *run) prepare(ctx context.Context, s sides, theirs, ours *catalog) error
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.upstream.disarm(ctx), s.kindred.disarm(ctx)); err != nil {
+	if err := errors.Join(s.upstream.revokeControllers(ctx), s.kindred.revokeControllers(ctx)); err != nil {
 		return err
 	}
 	return errors.Join(s.upstream.prepare(ctx, theirs, documents), s.kindred.prepare(ctx, ours, documents))

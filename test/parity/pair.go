@@ -67,7 +67,7 @@ func (s *server) answer(ctx context.Context, r request) (*answer, error) {
 	if err == nil || ctx.Err() != nil {
 		return a, err
 	}
-	if gone := s.Running(); gone != nil {
+	if gone := s.CheckRunning(); gone != nil {
 		return nil, errors.Join(err, gone)
 	}
 	return newAnswer(brokenOff, nil, []byte("the connection broke off")), nil

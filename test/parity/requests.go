@@ -218,17 +218,17 @@ func (o *stored) same(what string, r request) pair {
 }
 
 const (
-	// calm is how long a stored object must not have changed, and patience how often it is read
+	// settleTime is how long a stored object must not have changed, and maxReads how often it is read
 	// until then: the servers themselves change a few kinds (the names of a
 	// CustomResourceDefinition, the availability of an APIService).
-	calm     = 40 * time.Millisecond
-	patience = 50
+	settleTime = 40 * time.Millisecond
+	maxReads   = 50
 )
 
 // refresh reads the object from both servers once it no longer changes.
 func (t *trial) refresh(ctx context.Context, o *stored) error {
 	var before []string
-	for range patience {
+	for range maxReads {
 		outcomes, err := t.all(ctx, []pair{o.same("get", request{Method: http.MethodGet, Path: o.path})})
 		if err != nil {
 			return err
@@ -253,9 +253,9 @@ func (t *trial) refresh(ctx context.Context, o *stored) error {
 // pause is longer for kinds that the servers change.
 func (t *trial) pause() time.Duration {
 	if t.resource.group() == "apiextensions" || t.resource.group() == "apiregistration" {
-		return 10 * calm
+		return 10 * settleTime
 	}
-	return calm
+	return settleTime
 }
 
 func version(object map[string]any) string {

@@ -44,7 +44,7 @@ func newSchemas(s *server) *schemas {
 	return &schemas{server: s, loaded: map[schema.GroupVersion]bool{}, byName: map[string]*schemaNode{}, byKind: map[groupVersionKind]*schemaNode{}}
 }
 
-// of returns the schema of a kind, or nil if OpenAPI has none.
+// of returns the schema of a kind, or nil if the OpenAPI document of the group version has none.
 func (s *schemas) of(ctx context.Context, served schema.GroupVersion, gvk schema.GroupVersionKind) (*schemaNode, error) {
 	if !s.loaded[served] {
 		if err := s.load(ctx, served); err != nil {
@@ -67,16 +67,15 @@ func (s *schemas) load(ctx context.Context, gv schema.GroupVersion) error {
 	for name, node := range document.Components.Schemas {
 		node.name = name
 		s.byName[name] = node
-		for _, kind := range node.Kinds {
-			if len(node.Kinds) == 1 {
-				s.byKind[kind] = node
-			}
+		// A component of several kinds, such as DeleteOptions, is not the schema of a stored object.
+		if len(node.Kinds) == 1 {
+			s.byKind[node.Kinds[0]] = node
 		}
 	}
 	return nil
 }
 
-// resolve follows references. It keeps attributes beside a reference, such as the merge key.
+// resolve follows references. It keeps attributes next to a reference, such as the merge key.
 func (s *schemas) resolve(n *schemaNode) *schemaNode {
 	if n == nil {
 		return &schemaNode{}
@@ -96,7 +95,7 @@ func (s *schemas) resolve(n *schemaNode) *schemaNode {
 	return &resolved
 }
 
-// child returns the schema of the next step of a path.
+// child returns the schema of the item or property that the next step of a path selects.
 func (s *schemas) child(n *schemaNode, step any) *schemaNode {
 	n = s.resolve(n)
 	if _, index := step.(int); index {

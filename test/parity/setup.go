@@ -16,9 +16,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// disarm removes the permissions of the server's own controllers, so that they do not change the
-// compared objects. Upstream's API server runs none, but is treated equally.
-func (s *server) disarm(ctx context.Context) error {
+// revokeControllers removes the permissions of the server's own controllers, so that they do not
+// change the compared objects. Upstream's API server runs no controllers, but both servers must have
+// the same ClusterRoleBindings.
+func (s *server) revokeControllers(ctx context.Context) error {
 	var bindings rbacv1.ClusterRoleBindingList
 	if err := s.get(ctx, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &bindings); err != nil {
 		return err
@@ -44,15 +45,15 @@ func (s *server) disarm(ctx context.Context) error {
 		}
 	}
 	for _, user := range subjects {
-		if err := s.awaitPowerless(ctx, user); err != nil {
+		if err := s.awaitRevoked(ctx, user); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// awaitPowerless waits until the authorizer refuses a controller's writes.
-func (s *server) awaitPowerless(ctx context.Context, user string) error {
+// awaitRevoked waits until the authorizer refuses a controller's writes.
+func (s *server) awaitRevoked(ctx context.Context, user string) error {
 	review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User:               user,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Version: "v1", Resource: "pods"},
@@ -62,9 +63,9 @@ func (s *server) awaitPowerless(ctx context.Context, user string) error {
 	if err != nil {
 		return err
 	}
-	ask := request{Method: http.MethodPost, Path: "/apis/authorization.k8s.io/v1/subjectaccessreviews", ContentType: contentJSON, Body: body}
+	create := request{Method: http.MethodPost, Path: "/apis/authorization.k8s.io/v1/subjectaccessreviews", ContentType: contentJSON, Body: body}
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		answer, err := s.send(ctx, ask)
+		answer, err := s.send(ctx, create)
 		if err != nil {
 			return err
 		}
@@ -75,7 +76,7 @@ func (s *server) awaitPowerless(ctx context.Context, user string) error {
 	return fmt.Errorf("%s: %s may still write", s.Name, user)
 }
 
-// prepare creates the objects that manifests refer to, except those of kinds that the server does
+// prepare creates the objects that manifests refer to. It ignores those of kinds that the server does
 // not serve.
 func (s *server) prepare(ctx context.Context, served *catalog, documents []map[string]any) error {
 	var failed []error
@@ -120,7 +121,7 @@ func post(path string, object any) request {
 	return request{Method: http.MethodPost, Path: path, ContentType: contentJSON, Body: encode(object)}
 }
 
-// encode returns a value that was decoded from JSON as JSON.
+// encode returns the JSON of a value that was decoded from JSON.
 func encode(value any) json.RawMessage {
 	data, err := json.Marshal(value)
 	if err != nil {

@@ -33,6 +33,7 @@ func TestProgramKey(t *testing.T) {
 		}
 		seen[key] = what
 	}
+	t.Setenv("GOFLAGS", "") // the environment may have the flags of the test
 	see("the program", p)
 	see("another program", Program{Name: "p", Package: "example.com/m/q"})
 	see("a stamped program", Program{Name: "p", Package: p.Package, LDFlags: "-s"})

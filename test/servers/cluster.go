@@ -189,7 +189,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	c.connect(config)
-	if err := c.run(ctx, "kube-apiserver", c.programs.apiserver, c.ready, c.apiserverFlags(etcd, c.node.address)...); err != nil {
+	if err := c.run(ctx, "kube-apiserver", c.programs.apiserver, c.checkReady, c.apiserverFlags(etcd, c.node.address)...); err != nil {
 		return err
 	}
 	port, healthz, err := localServer()
@@ -289,7 +289,7 @@ func (c *Cluster) startNode(ctx context.Context) error {
 		return nil
 	})
 	return c.run(ctx, "kube-proxy", c.programs.proxy, func(ctx context.Context) error {
-		return healthy(ctx, http.DefaultClient, "http://"+at(c.node.address, proxyPort)+"/healthz")
+		return checkHealth(ctx, http.DefaultClient, "http://"+at(c.node.address, proxyPort)+"/healthz")
 	}, "--config="+proxyFile)
 }
 
@@ -333,7 +333,7 @@ func localServer() (port string, healthz func(context.Context) error, err error)
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	return port, func(ctx context.Context) error {
-		return healthy(ctx, client, "https://"+address+"/healthz")
+		return checkHealth(ctx, client, "https://"+address+"/healthz")
 	}, nil
 }
 

@@ -53,7 +53,7 @@ func (k Kindred) Start(ctx context.Context, dir string) (_ *Server, err error) {
 			return err
 		}
 		s.connect(config)
-		return s.ready(ctx)
+		return s.checkReady(ctx)
 	})
 }
 

@@ -130,8 +130,8 @@ func (n node) network() ([]byte, error) {
 	}, "", "  ")
 }
 
-// kubeletConfig returns upstream's defaults with the changes that this machine and a cluster beside
-// others need.
+// kubeletConfig returns upstream's defaults with the changes that this machine needs, and that a
+// cluster needs on a machine with other clusters.
 func (n node) kubeletConfig(c certificates) ([]byte, error) {
 	return yaml.Marshal(map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1",

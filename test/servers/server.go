@@ -14,8 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Both servers have the same ranges, issuer and administrator, so that their responses do not
-// differ because of them.
+// Both servers have the same service CIDR, issuer and administrator, because responses contain them.
 const (
 	serviceCIDR = "10.96.0.0/16"
 	admin       = "kubernetes-admin"
@@ -49,8 +48,8 @@ func (s *Server) Kill() {
 	}
 }
 
-// Running returns an error if a process of the server has ended.
-func (s *Server) Running() error {
+// CheckRunning returns an error if a process of the server has ended.
+func (s *Server) CheckRunning() error {
 	var ended []error
 	for _, p := range s.processes {
 		ended = append(ended, p.running())
@@ -65,17 +64,17 @@ func (s *Server) connect(config *rest.Config) {
 	s.Config = config
 }
 
-// ready returns an error unless the server is ready.
-func (s *Server) ready(ctx context.Context) error {
+// checkReady returns an error unless the server is ready.
+func (s *Server) checkReady(ctx context.Context) error {
 	client, err := rest.HTTPClientFor(s.Config)
 	if err != nil {
 		return err
 	}
-	return healthy(ctx, client, s.Config.Host+"/readyz")
+	return checkHealth(ctx, client, s.Config.Host+"/readyz")
 }
 
-// healthy returns an error unless the response is 200.
-func healthy(ctx context.Context, client *http.Client, url string) error {
+// checkHealth returns an error unless the response of a health endpoint is 200.
+func checkHealth(ctx context.Context, client *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

@@ -81,7 +81,7 @@ func (u Upstream) Start(ctx context.Context, dir string, fsync bool) (_ *Server,
 	}
 	s.processes = append(s.processes, apiserver)
 	s.connect(config)
-	return s, apiserver.await(ctx, s.ready)
+	return s, apiserver.await(ctx, s.checkReady)
 }
 
 // keyFile returns the file of the key of the administrator and of service account tokens.
@@ -140,7 +140,7 @@ func (s *Server) startEtcd(ctx context.Context, dir, binary string, fsync bool) 
 	}
 	s.processes = append(s.processes, etcd)
 	return client, etcd.await(ctx, func(ctx context.Context) error {
-		return healthy(ctx, http.DefaultClient, client+"/health")
+		return checkHealth(ctx, http.DefaultClient, client+"/health")
 	})
 }
 
