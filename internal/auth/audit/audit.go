@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit configures the audit log of k8s.io/apiserver by upstream's options. Before the
-// start it checks them more strictly than upstream: options that would log nothing are an error.
+// Package audit configures the audit log of k8s.io/apiserver with upstream's options. It checks them
+// more strictly than upstream: options that would log nothing are an error.
 package audit
 
 import (
@@ -60,12 +60,12 @@ func (c Config) Apply(g *server.Config) error {
 
 // apply lets k8s.io/apiserver configure everything but the log file.
 func (c Config) apply(g *server.Config) error {
-	others := *c.options
-	if others.LogOptions.Path == "-" {
-		return others.ApplyTo(g)
+	withoutFile := *c.options
+	if withoutFile.LogOptions.Path == "-" {
+		return withoutFile.ApplyTo(g) // standard output
 	}
-	others.LogOptions.Path = ""
-	if err := others.ApplyTo(g); err != nil || c.options.LogOptions.Path == "" {
+	withoutFile.LogOptions.Path = ""
+	if err := withoutFile.ApplyTo(g); err != nil || c.options.LogOptions.Path == "" {
 		return err
 	}
 	log, err := openLog(c.options.LogOptions)

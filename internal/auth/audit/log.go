@@ -21,8 +21,8 @@ import (
 	"k8s.io/apiserver/plugin/pkg/audit/truncate"
 )
 
-// endless is a file size in megabytes that is never reached.
-const endless = math.MaxInt64 >> 20
+// unlimited is a file size in megabytes that is never reached.
+const unlimited = math.MaxInt64 >> 20
 
 // log is the backend of a log file. The backend of k8s.io/apiserver never closes its file, so a
 // process that outlives its clusters would leak descriptors.
@@ -36,6 +36,7 @@ func openLog(o options.AuditLogOptions) (library.Backend, error) {
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, err
 	}
+	// The logger opens the file when it writes. Fail now if it cannot.
 	probe, err := os.OpenFile(o.Path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func openLog(o options.AuditLogOptions) (library.Backend, error) {
 	}
 	f := &file{rotated: lumberjack.Logger{
 		Filename: o.Path, MaxAge: o.MaxAge, MaxBackups: o.MaxBackups, Compress: o.Compress,
-		MaxSize: cmp.Or(o.MaxSize, endless), // 0 disables rotation
+		MaxSize: cmp.Or(o.MaxSize, unlimited), // 0 disables rotation
 	}}
 	backend := withMode(pluginlog.NewBackend(f, o.Format, version), o.BatchOptions)
 	if o.TruncateOptions.Enabled {
@@ -58,7 +59,8 @@ func openLog(o options.AuditLogOptions) (library.Backend, error) {
 	return log{backend, f}, nil
 }
 
-// withMode makes requests wait for their events to be written, or not, depending on the mode.
+// withMode applies the mode: whether a request waits until its events are written, and whether it
+// fails if they cannot be.
 func withMode(backend library.Backend, o options.AuditBatchOptions) library.Backend {
 	switch o.Mode {
 	case options.ModeBlockingStrict:
@@ -84,7 +86,8 @@ func (l lenient) ProcessEvents(events ...*auditinternal.Event) bool {
 	return true
 }
 
-// file is a log file that stays closed. The logger would reopen it for a late event.
+// file is a log file that refuses writes after close. The logger alone would reopen it if an event
+// arrived late.
 type file struct {
 	mu      sync.Mutex
 	closed  bool

@@ -30,11 +30,12 @@ import (
 )
 
 const (
-	// patience is how long the issuers of a changed configuration may take to answer, and how
-	// long the old ones stay for requests in progress.
-	patience = time.Minute
-	// look is how often new issuers are polled.
-	look = 100 * time.Millisecond
+	// readyTimeout is how long the issuers of a changed configuration may take to return their keys.
+	readyTimeout = time.Minute
+	// readyPoll is how often it is checked whether they have.
+	readyPoll = 100 * time.Millisecond
+	// retireDelay is how long replaced authenticators stay, for requests in progress.
+	retireDelay = time.Minute
 )
 
 // issuers is a configuration of trusted issuers, with its file, if it has one.
@@ -93,22 +94,24 @@ func (c Config) Tokens(ctx context.Context, audiences authenticator.Audiences, n
 		all = append(all, authenticator.WrapAudienceAgnosticToken(audiences, trusted))
 	}
 	if c.webhook != nil {
-		asked, err := webhook.New(c.webhook.client, c.webhook.version, audiences, *options.DefaultAuthWebhookRetryBackoff())
+		remote, err := webhook.New(c.webhook.client, c.webhook.version, audiences, *options.DefaultAuthWebhookRetryBackoff())
 		if err != nil {
 			return nil, fmt.Errorf("token webhook: %w", err)
 		}
-		all = append(all, cache.New(asked, false, c.webhook.ttl, c.webhook.ttl))
+		all = append(all, cache.New(remote, false, c.webhook.ttl, c.webhook.ttl))
 	}
 	return union.New(all...), nil
 }
 
-// generation has the authenticators of one configuration.
+// generation has the authenticators of one version of the configuration: one for each issuer, and
+// Token, which is their union. end stops them.
 type generation struct {
 	authenticator.Token
 	each []oidc.AuthenticatorTokenWithHealthCheck
 	end  context.CancelFunc
 }
 
+// generation starts the authenticators of a configuration.
 func (i *issuers) generation(ctx context.Context, configuration *apiserver.AuthenticationConfiguration) (*generation, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	g := &generation{end: cancel}
@@ -134,8 +137,8 @@ func (i *issuers) generation(ctx context.Context, configuration *apiserver.Authe
 	return g, nil
 }
 
-// unready returns the error that keeps the authenticators from working, if there is one.
-func (g *generation) unready() error {
+// checkReady returns an error unless the keys of all issuers are known.
+func (g *generation) checkReady() error {
 	var problems []error
 	for _, one := range g.each {
 		problems = append(problems, one.HealthCheck())
@@ -143,17 +146,17 @@ func (g *generation) unready() error {
 	return errors.Join(problems...)
 }
 
-// await waits until the keys of all issuers are known.
-func (g *generation) await(ctx context.Context, now clock.Clock) error {
-	for deadline := now.Now().Add(patience); ; {
-		err := g.unready()
+// awaitReady waits until the keys of all issuers are known, at most for readyTimeout.
+func (g *generation) awaitReady(ctx context.Context, now clock.Clock) error {
+	for deadline := now.Now().Add(readyTimeout); ; {
+		err := g.checkReady()
 		if err == nil || now.Now().After(deadline) {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-now.After(look):
+		case <-now.After(readyPoll):
 		}
 	}
 }
@@ -182,8 +185,8 @@ func (i *issuers) follow(ctx context.Context, now clock.Clock) (authenticator.To
 	}), nil
 }
 
-// next returns the authenticators of a changed file, once its issuers answer. Until then the old
-// ones stay in use.
+// next returns the authenticators of a changed file, when the keys of its issuers are known. Until
+// then the old ones stay in use.
 func (i *issuers) next(ctx context.Context, content []byte, now clock.Clock) (*generation, error) {
 	configuration, err := parse(content)
 	if err != nil {
@@ -196,18 +199,18 @@ func (i *issuers) next(ctx context.Context, content []byte, now clock.Clock) (*g
 	if err != nil {
 		return nil, err
 	}
-	if err := next.await(ctx, now); err != nil {
+	if err := next.awaitReady(ctx, now); err != nil {
 		next.end()
 		return nil, err
 	}
 	return next, nil
 }
 
-// retire stops the authenticators when no request uses them any more.
+// retire stops replaced authenticators after retireDelay, when no request uses them any more.
 func retire(ctx context.Context, old *generation, now clock.Clock) {
 	select {
 	case <-ctx.Done():
-	case <-now.After(patience):
+	case <-now.After(retireDelay):
 	}
 	old.end()
 }

@@ -44,7 +44,7 @@ func claims(change map[string]any) map[string]any {
 	return all
 }
 
-// eventually retries until check succeeds, because the keys of issuers are fetched in the background.
+// eventually retries until try succeeds, because the keys of issuers are fetched in the background.
 func eventually(t *testing.T, try func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {

@@ -96,6 +96,7 @@ func (c Config) Anonymous() *apiserver.AnonymousAuthConfig {
 	return c.issuers.configuration.Anonymous
 }
 
+// anyOIDC reports whether an --oidc flag was set to another value than its default.
 func (o Options) anyOIDC() bool {
 	for _, value := range []string{
 		o.OIDCIssuerURL, o.OIDCClientID, o.OIDCUsernamePrefix, o.OIDCGroupsClaim, o.OIDCGroupsPrefix, o.OIDCCAFile,

@@ -77,11 +77,12 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, review.Spec.User)
-	review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: review.Spec.User == "guest", Denied: review.Spec.User == "intruder", Reason: "the house says so"}
+	review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: review.Spec.User == "guest", Denied: review.Spec.User == "intruder", Reason: "by the webhook"}
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-func (s *service) heard() []string {
+// takeCalls returns the users for whom the webhook was called since the last call.
+func (s *service) takeCalls() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	asked := s.asked
@@ -145,8 +146,8 @@ func TestOrder(t *testing.T) {
 			if _, _, err := chain.Authorize(t.Context(), tt.who); err != nil {
 				t.Error(err)
 			}
-			if heard := s.heard(); len(heard) != tt.webhook {
-				t.Errorf("the webhook was called for %v, want %d times: its answers are cached", heard, tt.webhook)
+			if calls := s.takeCalls(); len(calls) != tt.webhook {
+				t.Errorf("the webhook was called for %v, want %d times: its responses are cached", calls, tt.webhook)
 			}
 		})
 	}
@@ -154,12 +155,12 @@ func TestOrder(t *testing.T) {
 
 // If a webhook is unavailable, its configuration decides between Deny and NoOpinion.
 func TestWebhookUnavailable(t *testing.T) {
-	away := kubeconfig(t, "http://127.0.0.1:1")
-	chain, _ := chainOf(t, Options{ConfigFile: write(t, fileWith(away, "Deny", "")+nodeAndRBAC)})
+	unavailable := kubeconfig(t, "http://127.0.0.1:1")
+	chain, _ := chainOf(t, Options{ConfigFile: write(t, fileWith(unavailable, "Deny", "")+nodeAndRBAC)})
 	if got, _, err := chain.Authorize(t.Context(), request("rbac")); got != authorizer.DecisionDeny || err == nil {
 		t.Errorf("failurePolicy Deny: %v, %v", got, err)
 	}
-	chain, _ = chainOf(t, Options{WebhookConfigFile: away})
+	chain, _ = chainOf(t, Options{WebhookConfigFile: unavailable})
 	if got, _, err := chain.Authorize(t.Context(), request("jane")); got != authorizer.DecisionNoOpinion || err == nil {
 		t.Errorf("by flags: %v, %v", got, err)
 	}
@@ -178,7 +179,7 @@ func TestNoCache(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{"guest", "intruder", "guest", "intruder"}, s.heard()); diff != "" {
+	if diff := cmp.Diff([]string{"guest", "intruder", "guest", "intruder"}, s.takeCalls()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -224,7 +225,7 @@ func TestReload(t *testing.T) {
 	becomes("a webhook", authorizer.DecisionAllow)
 	replace(header + "- {type: RBAC, name: rbac}\n")
 	replace(header + nodeAndRBAC + "- {type: AlwaysDeny, name: alwaysdeny}\n")
-	becomes("nobody else", authorizer.DecisionNoOpinion)
+	becomes("no webhook again", authorizer.DecisionNoOpinion)
 }
 
 func TestInvalidOptions(t *testing.T) {

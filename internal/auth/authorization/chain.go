@@ -28,12 +28,12 @@ type Link interface {
 	authorizer.RuleResolver
 }
 
-// Chain is an authorizer that asks its links in order. The first one with an opinion decides.
+// Chain is an authorizer that calls its links in order. The first one with an opinion decides.
 type Chain struct{ current atomic.Pointer[links] }
 
 var _ Link = &Chain{}
 
-// links is the current state of a Chain.
+// links are the links of one configuration as a single authorizer.
 type links struct {
 	authorizer.Authorizer
 	authorizer.RuleResolver
@@ -49,7 +49,7 @@ func (c Config) Chain(ctx context.Context, nodes, roles Link) (*Chain, error) {
 	if c.configuration == nil {
 		c.configuration = standard()
 	}
-	first, err := provided.link(c.configuration)
+	first, err := provided.links(c.configuration)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (c Config) Chain(ctx context.Context, nodes, roles Link) (*Chain, error) {
 		if err != nil {
 			return err
 		}
-		next, err := provided.link(configuration)
+		next, err := provided.links(configuration)
 		if err != nil {
 			return err
 		}
@@ -73,28 +73,30 @@ func (c Config) Chain(ctx context.Context, nodes, roles Link) (*Chain, error) {
 	return chain, nil
 }
 
-// link creates the chain of a configuration. Administrators are always first.
-func (b builtIn) link(configuration *apiserver.AuthorizationConfiguration) (*links, error) {
-	all := []union.NamedAuthorizer{{
+// links creates the links of a configuration. The first one always allows administrators.
+func (b builtIn) links(configuration *apiserver.AuthorizationConfiguration) (*links, error) {
+	authorizers := []union.NamedAuthorizer{{
 		AuthorizerName: "kubernetes.io/system-privileged-group", // upstream's name for it
 		Authorizer:     authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup),
 	}}
 	var rules []authorizer.RuleResolver
 	for _, one := range configuration.Authorizers {
-		link, err := b.one(one)
+		link, err := b.link(one)
 		if err != nil {
 			return nil, fmt.Errorf("authorizer %s: %w", one.Name, err)
 		}
-		all, rules = append(all, union.NamedAuthorizer{AuthorizerName: one.Name, Authorizer: link}), append(rules, link)
+		authorizers = append(authorizers, union.NamedAuthorizer{AuthorizerName: one.Name, Authorizer: link})
+		rules = append(rules, link)
 	}
-	united, err := union.New(all...)
+	united, err := union.New(authorizers...)
 	if err != nil {
 		return nil, err
 	}
 	return &links{united, union.NewRuleResolvers(rules...)}, nil
 }
 
-func (b builtIn) one(configuration apiserver.AuthorizerConfiguration) (Link, error) {
+// link creates or returns the authorizer that an entry of a configuration describes.
+func (b builtIn) link(configuration apiserver.AuthorizerConfiguration) (Link, error) {
 	switch configuration.Type {
 	case apiserver.TypeWebhook:
 		return newWebhook(configuration.Name, configuration.Webhook)

@@ -44,7 +44,7 @@ const (
 	DefaultWebhookUnauthorizedTTL = 30 * time.Second
 )
 
-// Types of authorizers, beside webhooks. ABAC is not supported, because its code is not published.
+// Types of authorizers other than webhooks. ABAC is not supported, because its code is not published.
 const (
 	typeNode        = "Node"
 	typeRBAC        = "RBAC"
@@ -78,6 +78,7 @@ func Load(o Options) (Config, error) {
 	return Config{configuration: configuration, file: o.ConfigFile, content: content}, nil
 }
 
+// anyWebhook reports whether an --authorization-webhook flag was set to another value than its default.
 func (o Options) anyWebhook() bool {
 	return o.WebhookConfigFile != "" ||
 		o.WebhookVersion != "" && o.WebhookVersion != DefaultWebhookVersion ||
@@ -85,7 +86,7 @@ func (o Options) anyWebhook() bool {
 		o.WebhookUnauthorizedTTL != 0 && o.WebhookUnauthorizedTTL != DefaultWebhookUnauthorizedTTL
 }
 
-// standard returns the chain without a configuration.
+// standard returns the chain if none is configured: Node, then RBAC.
 func standard() *apiserver.AuthorizationConfiguration {
 	return &apiserver.AuthorizationConfiguration{Authorizers: []apiserver.AuthorizerConfiguration{
 		{Type: typeNode, Name: "node"}, {Type: typeRBAC, Name: "rbac"},

@@ -85,7 +85,7 @@ func TestAuthenticate(t *testing.T) {
 func TestOtherTokensAreIgnored(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("the store is away")
+		return true, nil, errors.New("the store is unavailable")
 	})
 	a := NewAuthenticator(client, clocktesting.NewFakePassiveClock(now))
 	for _, other := range []string{"", "bogus", "ABCDEF.0123456789abcdef", "abcdef.0123456789abcdef0", "a.b.c", "abcdef.0123456789abcdef\n"} {
@@ -93,8 +93,8 @@ func TestOtherTokensAreIgnored(t *testing.T) {
 			t.Errorf("%q: %v, %v", other, ok, err)
 		}
 	}
-	if asked := len(client.Actions()); asked != 0 {
-		t.Errorf("%d reads", asked)
+	if reads := len(client.Actions()); reads != 0 {
+		t.Errorf("%d reads", reads)
 	}
 	if _, ok, err := a.AuthenticateToken(t.Context(), token); ok || err == nil {
 		t.Errorf("failed read: %v, %v", ok, err)

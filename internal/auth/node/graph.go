@@ -97,8 +97,8 @@ func addIndex(informer cache.SharedIndexInformer, name string, index cache.Index
 	return informer.AddIndexers(cache.Indexers{name: index})
 }
 
-// indexPod returns the objects that a pod lets its node access. A mirror pod gives no access,
-// because the node itself writes it.
+// indexPod returns the index keys of the objects that a pod lets its node access. A mirror pod gives
+// access only to itself, because the node writes it.
 func indexPod(obj any) ([]string, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -144,14 +144,15 @@ func indexVolume(obj any) ([]string, error) {
 	return keys, nil
 }
 
-// byPod reports whether a pod on the node refers to an object.
+// byPod reports whether a pod on the node is, or refers to, the object.
 func (g *graph) byPod(node string, k kind, namespace, name string) bool {
 	// IndexKeys fails only for an index that does not exist.
 	pods, _ := g.pods.IndexKeys(reachIndex, reachKey(node, k, namespace, name))
 	return len(pods) > 0
 }
 
-// secret reports whether a node may access a secret: through a pod, or a volume that a pod claims.
+// secret reports whether a node may access a secret: through a pod on it, or through a volume that such
+// a pod claims.
 func (g *graph) secret(node, namespace, name string) bool {
 	if g.byPod(node, secretKind, namespace, name) {
 		return true
@@ -177,6 +178,7 @@ func (g *graph) volume(node, name string) bool {
 	return found && g.claimed(node, obj.(*corev1.PersistentVolume))
 }
 
+// claimed reports whether a pod on the node uses the claim that a persistent volume is bound to.
 func (g *graph) claimed(node string, pv *corev1.PersistentVolume) bool {
 	claim := pv.Spec.ClaimRef
 	return claim != nil && g.byPod(node, claimKind, claim.Namespace, claim.Name)

@@ -49,7 +49,7 @@ func resolverOf(t testing.TB, objects ...runtime.Object) *Resolver {
 	return r
 }
 
-// rule parses "get,list apps/deployments[web]" or "get /healthz".
+// rule parses "get,list apps:deployments[web]", "get :pods", "get /healthz" or "get url:*".
 func rule(text string) rbacv1.PolicyRule {
 	verbs, target, _ := strings.Cut(text, " ")
 	r := rbacv1.PolicyRule{Verbs: strings.Split(verbs, ",")}
@@ -228,7 +228,7 @@ func TestIndexFollowsUpdates(t *testing.T) {
 	if err := rbac.ClusterRoles().Informer().GetIndexer().Add(clusterRole("reader", "get :pods")); err != nil {
 		t.Fatal(err)
 	}
-	held := func(name string) int {
+	ruleCount := func(name string) int {
 		all, err := r.PolicyRules(&user.DefaultInfo{Name: name}, "")
 		if err != nil {
 			t.Fatal(err)
@@ -248,8 +248,8 @@ func TestIndexFollowsUpdates(t *testing.T) {
 		if err := step.change(clusterBinding("b", ref("ClusterRole", "reader"), step.subjects...)); err != nil {
 			t.Fatal(err)
 		}
-		if a, b := held("ann"), held("bob"); a != step.ann || b != step.bob {
-			t.Errorf("subjects %v: ann holds %d rules, bob %d; want %d and %d", step.subjects, a, b, step.ann, step.bob)
+		if a, b := ruleCount("ann"), ruleCount("bob"); a != step.ann || b != step.bob {
+			t.Errorf("subjects %v: ann has %d rules, bob %d; want %d and %d", step.subjects, a, b, step.ann, step.bob)
 		}
 	}
 }

@@ -8,7 +8,7 @@
 // allows it. RBAC never denies a request: without an allowing rule it has no opinion, and another
 // authorizer may allow the request.
 //
-// A cluster has many bindings, of which few name a given user. Bindings are therefore indexed by
+// A cluster has many bindings, but few of them name a given user. Bindings are therefore indexed by
 // subject in the informers' stores: a decision looks up the user's name and each group, first in
 // ClusterRoleBindings, then in the namespace of the request.
 package rbac

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// A subject key is the index key of a binding's subject: "u" and the name of a user, "g" and the
-// name of a group. A service account is the user that it authenticates as. For a RoleBinding, the
-// namespace is the prefix.
+// A subject key is the index key of a binding's subject: "u:" and the name of a user, or "g:" and the
+// name of a group. A service account has the key of the user that it authenticates as. In the index of
+// RoleBindings, the namespace precedes the key.
 const (
 	userKey  = "u:"
 	groupKey = "g:"
@@ -87,7 +87,7 @@ func indexSubjects(subjects []rbacv1.Subject, bindingNamespace string) []string 
 	return keys
 }
 
-// firstSubject returns the first subject of a binding that matches the user.
+// firstSubject returns the first subject of a binding whose key is one of the user's keys.
 func firstSubject(subjects []rbacv1.Subject, keys []string, bindingNamespace string) rbacv1.Subject {
 	for _, subject := range subjects {
 		if key, ok := subjectKey(subject, bindingNamespace); ok && slices.Contains(keys, key) {

@@ -89,8 +89,8 @@ func unverifiedIssuer(token string) string {
 	return claimed.Issuer
 }
 
-// acceptedAudiences returns the audiences of a token that the request accepts. A token or a request
-// without audiences has the API server's own.
+// acceptedAudiences returns the audiences of a token that the request accepts. If the token or the
+// request has none, it is taken to have the API server's own.
 func acceptedAudiences(ctx context.Context, audiences, own authenticator.Audiences) (authenticator.Audiences, error) {
 	if len(audiences) == 0 {
 		audiences = own
@@ -148,8 +148,8 @@ func stillBound(kind string, ref *reference, obj metav1.Object, err error, now t
 	return nil
 }
 
-// deleted reports whether an object's deletion timestamp has passed. A pod's is in the future by
-// its grace period, during which its tokens stay valid.
+// deleted reports whether an object's deletion timestamp has passed, by more than the leeway. The
+// timestamp of a pod is the end of its grace period, until which its tokens stay valid.
 func deleted(obj metav1.Object, now time.Time) bool {
 	t := obj.GetDeletionTimestamp()
 	return t != nil && t.Time.Before(now.Add(-leeway))

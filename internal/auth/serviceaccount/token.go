@@ -62,8 +62,8 @@ func NewKeys(signing *ecdsa.PrivateKey, former ...*ecdsa.PublicKey) (*Keys, erro
 	return k, nil
 }
 
-// keyID returns the SHA-256 of a public key, as upstream derives it, so that tokens stay valid
-// after a move between the two.
+// keyID returns the SHA-256 of a public key, as upstream does, so that tokens stay valid if a cluster
+// migrates from or to upstream's API server with its keys.
 func keyID(key *ecdsa.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {

@@ -110,7 +110,7 @@ func payload(t testing.TB, token string) map[string]any {
 	t.Helper()
 	all := payloadOf(t, token)
 	if id, _ := all["jti"].(string); len(id) != 36 {
-		t.Errorf("jti %q is no UUID", id)
+		t.Errorf("jti %q is not a UUID", id)
 	}
 	delete(all, "jti")
 	return all
@@ -177,7 +177,7 @@ func TestClaims(t *testing.T) {
 				t.Error(diff)
 			}
 			if got := answer.Status.ExpirationTimestamp.Sub(start); got != tt.status {
-				t.Errorf("status says it expires in %v, want %v", got, tt.status)
+				t.Errorf("the status expires in %v, want %v", got, tt.status)
 			}
 			if answer.Name != "web" || answer.Namespace != "app" || answer.UID != "web-uid" || !answer.CreationTimestamp.Time.Equal(start) {
 				t.Errorf("metadata not completed: %+v", answer.ObjectMeta)
@@ -410,7 +410,7 @@ func TestInvalidTokens(t *testing.T) {
 		{"no signature", parts[0] + "." + parts[1] + ".", true},
 		{"algorithm none", encode([]byte(`{"alg":"none"}`)) + "." + parts[1] + ".", true},
 		{"algorithm HS256 with the public key", encode([]byte(`{"alg":"HS256","kid":"`+w.keys.all[0].id+`"}`)) + "." + parts[1] + "." + parts[2], true},
-		{"header is no JSON", encode([]byte(`nope`)) + "." + parts[1] + "." + parts[2], false},
+		{"header is not JSON", encode([]byte(`nope`)) + "." + parts[1] + "." + parts[2], false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
