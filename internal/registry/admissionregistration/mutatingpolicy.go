@@ -176,11 +176,7 @@ func (e expressions) validatePatch(c *check.Checker, accessor plugincel.Expressi
 }
 
 func validateMutatingBinding(c *check.Checker, spec *admissionv1.MutatingAdmissionPolicyBindingSpec, path *field.Path) {
-	if spec.PolicyName == "" {
-		c.Required(path.Child("policyName"), "")
-	} else {
-		c.DNSSubdomain(path.Child("policyName"), spec.PolicyName)
-	}
+	c.RequiredDNSSubdomain(path.Child("policyName"), spec.PolicyName)
 	validateParamRef(c, spec.ParamRef, path.Child("paramRef"))
 	validateMatchResources(c, spec.MatchResources, path.Child("matchResources"))
 	validateMutable(c, spec.MatchResources, path.Child("matchResources"))

@@ -81,18 +81,13 @@ func validateLife(c *check.Checker, seconds *int32, signer string, path *field.P
 		return
 	}
 	longest := int32(longestLife)
-	if isKubernetes(signer) {
+	if check.IsKubernetesSigner(signer) {
 		longest = longestKubernetes
 	}
 	if *seconds >= shortestLife && *seconds <= longest {
 		return
 	}
 	c.Invalid(path, *seconds, fmt.Sprintf("must be in the range [%d, %d]", shortestLife, longest))
-}
-
-func isKubernetes(signer string) bool {
-	domain, _, _ := strings.Cut(signer, "/")
-	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
 }
 
 // validateStub requires a request that only proves possession of the key.

@@ -50,6 +50,16 @@ func TestRules(t *testing.T) {
 			"spec: Required value"},
 		{"RequiredDNSSubdomain", func(c *check.Checker) { c.RequiredDNSSubdomain(path, "a.b") }, func(c *check.Checker) { c.RequiredDNSSubdomain(path, "A") },
 			`spec: Invalid value: "A": a lowercase RFC 1123 subdomain`},
+		{"OptionalDNSSubdomain", func(c *check.Checker) {
+			c.OptionalDNSSubdomain(path, nil)
+			c.OptionalDNSSubdomain(path, new("a.b"))
+		}, func(c *check.Checker) { c.OptionalDNSSubdomain(path, new("")) },
+			`spec: Invalid value: "": a lowercase RFC 1123 subdomain`},
+		{"DNSSubdomainOrEmpty", func(c *check.Checker) {
+			c.DNSSubdomainOrEmpty(path, "")
+			c.DNSSubdomainOrEmpty(path, "a.b")
+		}, func(c *check.Checker) { c.DNSSubdomainOrEmpty(path, "A") },
+			`spec: Invalid value: "A": a lowercase RFC 1123 subdomain`},
 		{"DriverName", func(c *check.Checker) { c.DriverName(path, "CSI.example.com") }, func(c *check.Checker) { c.DriverName(path, "a_b") },
 			`spec: Invalid value: "a_b": a lowercase RFC 1123 subdomain`},
 		{"PortNumber", func(c *check.Checker) { c.PortNumber(path, 80) }, func(c *check.Checker) { c.PortNumber(path, 65536) },

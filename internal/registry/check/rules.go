@@ -79,6 +79,20 @@ func (c *Checker) RequiredDNSSubdomain(path *field.Path, value string) {
 	}
 }
 
+// OptionalDNSSubdomain is DNSSubdomain for a field that may be absent. An empty string is an error.
+func (c *Checker) OptionalDNSSubdomain(path *field.Path, value *string) {
+	if value != nil {
+		c.DNSSubdomain(path, *value)
+	}
+}
+
+// DNSSubdomainOrEmpty is DNSSubdomain for a field that may be empty.
+func (c *Checker) DNSSubdomainOrEmpty(path *field.Path, value string) {
+	if value != "" {
+		c.DNSSubdomain(path, value)
+	}
+}
+
 // QualifiedName requires a name with an optional domain in front: "example.com/name".
 func (c *Checker) QualifiedName(path *field.Path, value string) {
 	c.Invalid(path, value, validation.IsQualifiedName(value)...)

@@ -118,9 +118,7 @@ func validateEndpointAddress(c *check.Checker, address corev1.EndpointAddress, p
 	if address.Hostname != "" {
 		c.DNSLabel(path.Child("hostname"), address.Hostname)
 	}
-	if address.NodeName != nil {
-		c.DNSSubdomain(path.Child("nodeName"), *address.NodeName)
-	}
+	c.OptionalDNSSubdomain(path.Child("nodeName"), address.NodeName)
 	ValidateEndpointIP(c, address.IP, path.Child("ip"))
 }
 

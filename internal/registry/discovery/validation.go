@@ -88,9 +88,7 @@ func validateEndpoints(c *check.Checker, s *discoveryv1.EndpointSlice, path *fie
 	for i := range s.Endpoints {
 		e, item := &s.Endpoints[i], path.Index(i)
 		validateAddresses(c, e.Addresses, s.AddressType, item.Child("addresses"))
-		if e.NodeName != nil {
-			c.DNSSubdomain(item.Child("nodeName"), *e.NodeName)
-		}
+		c.OptionalDNSSubdomain(item.Child("nodeName"), e.NodeName)
 		topology := item.Child("deprecatedTopology")
 		c.MaxItems(topology, len(e.DeprecatedTopology), maxTopologyLabels)
 		c.Labels(topology, e.DeprecatedTopology)

@@ -66,9 +66,7 @@ func (r ingressRules) spec(c *check.Checker, spec *networkingv1.IngressSpec, pat
 	for i := range spec.TLS {
 		r.tls(c, &spec.TLS[i], path.Child("tls").Index(i))
 	}
-	if name := spec.IngressClassName; name != nil {
-		c.DNSSubdomain(path.Child("ingressClassName"), *name)
-	}
+	c.OptionalDNSSubdomain(path.Child("ingressClassName"), spec.IngressClassName)
 }
 
 func (r ingressRules) rule(c *check.Checker, rule *networkingv1.IngressRule, path *field.Path) {
@@ -182,15 +180,9 @@ func validateBackend(c *check.Checker, backend *networkingv1.IngressBackend, pat
 }
 
 func validateResourceBackend(c *check.Checker, ref *corev1.TypedLocalObjectReference, path *field.Path) {
-	validateAPIGroup(c, ref.APIGroup, path)
+	c.OptionalDNSSubdomain(path.Child("apiGroup"), ref.APIGroup)
 	validateSegment(c, ref.Kind, path.Child("kind"))
 	validateSegment(c, ref.Name, path.Child("name"))
-}
-
-func validateAPIGroup(c *check.Checker, group *string, path *field.Path) {
-	if group != nil {
-		c.DNSSubdomain(path.Child("apiGroup"), *group)
-	}
 }
 
 // validateSegment requires a name that can be a segment of a URL path.

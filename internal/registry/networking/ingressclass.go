@@ -77,7 +77,7 @@ func validateIngressClassSpec(c *check.Checker, spec *networkingv1.IngressClassS
 }
 
 func validateParameters(c *check.Checker, p *networkingv1.IngressClassParametersReference, path *field.Path) {
-	validateAPIGroup(c, p.APIGroup, path)
+	c.OptionalDNSSubdomain(path.Child("apiGroup"), p.APIGroup)
 	validateDeclaredSegment(c, p.Kind, path.Child("kind"))
 	validateDeclaredSegment(c, p.Name, path.Child("name"))
 	if p.Scope == nil {

@@ -67,9 +67,7 @@ func validateParent(c *check.Checker, ref *networkingv1.ParentReference, path *f
 		c.Declared().Required(path, "")
 		return
 	}
-	if ref.Group != "" {
-		c.DNSSubdomain(path.Child("group"), ref.Group)
-	}
+	c.DNSSubdomainOrEmpty(path.Child("group"), ref.Group)
 	for _, part := range []struct {
 		name, value string
 		optional    bool

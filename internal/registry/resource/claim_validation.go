@@ -94,7 +94,7 @@ func validateRequest(c *check.Checker, r resourcev1.DeviceRequest, path *field.P
 }
 
 func validateExactly(c *check.Checker, r *resourcev1.ExactDeviceRequest, path *field.Path) {
-	validateClassName(c, r.DeviceClassName, path.Child("deviceClassName"))
+	c.RequiredDNSSubdomain(path.Child("deviceClassName"), r.DeviceClassName)
 	validateSelectors(c, r.Selectors, false, path.Child("selectors"))
 	validateAmount(c, r.AllocationMode, r.Count, path)
 	validateTolerations(c, r.Tolerations, path.Child("tolerations"))
@@ -106,14 +106,6 @@ func validateAlternative(c *check.Checker, r resourcev1.DeviceSubRequest, path *
 	validateSelectors(c, r.Selectors, false, path.Child("selectors"))
 	validateAmount(c, r.AllocationMode, r.Count, path)
 	validateTolerations(c, r.Tolerations, path.Child("tolerations"))
-}
-
-func validateClassName(c *check.Checker, name string, path *field.Path) {
-	if name == "" {
-		c.Required(path, "")
-		return
-	}
-	c.DNSSubdomain(path, name)
 }
 
 var allocationModes = []resourcev1.DeviceAllocationMode{resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount}

@@ -57,9 +57,7 @@ func validateVolumeAttachment(_ context.Context, c *check.Checker, a *storagev1.
 	validateSource(c, &a.Spec.Source, specPath.Child("source"))
 	c.DNSSubdomain(specPath.Child("nodeName"), a.Spec.NodeName)
 	validateAttachmentStatus(c, &a.Status, field.NewPath("status"))
-	if name := a.Spec.Source.PersistentVolumeName; name != nil {
-		c.DNSSubdomain(field.NewPath("spec.source.persistentVolumeName"), *name)
-	}
+	c.OptionalDNSSubdomain(field.NewPath("spec.source.persistentVolumeName"), a.Spec.Source.PersistentVolumeName)
 }
 
 func validateVolumeAttachmentUpdate(ctx context.Context, c *check.Checker, a, old *storagev1.VolumeAttachment) {

@@ -55,11 +55,7 @@ func (c *specChecker) resourceClaims(path *field.Path) {
 		case claim.ResourceClaimName == nil && claim.ResourceClaimTemplateName == nil:
 			c.Invalid(at, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
 		}
-		if name := claim.ResourceClaimName; name != nil {
-			c.DNSSubdomain(at.Child("resourceClaimName"), *name)
-		}
-		if name := claim.ResourceClaimTemplateName; name != nil {
-			c.DNSSubdomain(at.Child("resourceClaimTemplateName"), *name)
-		}
+		c.OptionalDNSSubdomain(at.Child("resourceClaimName"), claim.ResourceClaimName)
+		c.OptionalDNSSubdomain(at.Child("resourceClaimTemplateName"), claim.ResourceClaimTemplateName)
 	}
 }

@@ -89,15 +89,9 @@ func (c *specChecker) references(path *field.Path) {
 		c.Invalid(path.Child("deprecatedServiceAccount"), spec.DeprecatedServiceAccount,
 			fmt.Sprintf("must be the same as serviceAccountName: %q", spec.ServiceAccountName))
 	}
-	if spec.NodeName != "" {
-		c.DNSSubdomain(path.Child("nodeName"), spec.NodeName)
-	}
-	if spec.PriorityClassName != "" {
-		c.DNSSubdomain(path.Child("priorityClassName"), spec.PriorityClassName)
-	}
-	if spec.RuntimeClassName != nil {
-		c.DNSSubdomain(path.Child("runtimeClassName"), *spec.RuntimeClassName)
-	}
+	c.DNSSubdomainOrEmpty(path.Child("nodeName"), spec.NodeName)
+	c.DNSSubdomainOrEmpty(path.Child("priorityClassName"), spec.PriorityClassName)
+	c.OptionalDNSSubdomain(path.Child("runtimeClassName"), spec.RuntimeClassName)
 	if spec.PreemptionPolicy != nil {
 		check.RequiredOneOf(c, path.Child("preemptionPolicy"), *spec.PreemptionPolicy, v1.PreemptLowerPriority, v1.PreemptNever)
 	}

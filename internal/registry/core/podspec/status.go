@@ -249,9 +249,7 @@ func validateClaimStatuses(c *check.Checker, pod *v1.Pod, path *field.Path) {
 			c.Invalid(at.Child("name"), status.Name, "must match the name of an entry in `spec.resourceClaims`")
 		}
 		check.Unique(c, at.Child("name"), seen, status.Name)
-		if status.ResourceClaimName != nil {
-			c.DNSSubdomain(at.Child("resourceClaimName"), *status.ResourceClaimName)
-		}
+		c.OptionalDNSSubdomain(at.Child("resourceClaimName"), status.ResourceClaimName)
 	}
 }
 

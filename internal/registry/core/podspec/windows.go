@@ -154,9 +154,7 @@ func validateWindowsOptions(c *check.Checker, options *v1.WindowsSecurityContext
 	if options == nil {
 		return
 	}
-	if name := options.GMSACredentialSpecName; name != nil {
-		c.DNSSubdomain(path.Child("gmsaCredentialSpecName"), *name)
-	}
+	c.OptionalDNSSubdomain(path.Child("gmsaCredentialSpecName"), options.GMSACredentialSpecName)
 	if spec, at := options.GMSACredentialSpec, path.Child("gmsaCredentialSpec"); spec != nil {
 		switch {
 		case *spec == "":

@@ -51,16 +51,10 @@ func validateClaimSpec(c *check.Checker, spec *v1.PersistentVolumeClaimSpec, any
 	default:
 		resourcename.ValidateQuantity(c, v1.ResourceStorage, storage, storagePath)
 	}
-	validateClassName(c, spec.StorageClassName, path.Child("storageClassName"))
+	c.DNSSubdomainOrEmpty(path.Child("storageClassName"), ptr.Deref(spec.StorageClassName, ""))
 	check.OptionalOneOf(c, path.Child("volumeMode"), spec.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
 	validateDataSources(c, spec, anyGroup, path)
-	validateClassName(c, spec.VolumeAttributesClassName, path.Child("volumeAttributesClassName"))
-}
-
-func validateClassName(c *check.Checker, name *string, path *field.Path) {
-	if name != nil && *name != "" {
-		c.DNSSubdomain(path, *name)
-	}
+	c.DNSSubdomainOrEmpty(path.Child("volumeAttributesClassName"), ptr.Deref(spec.VolumeAttributesClassName, ""))
 }
 
 func validateAccessModes(c *check.Checker, modes []v1.PersistentVolumeAccessMode, path *field.Path) {

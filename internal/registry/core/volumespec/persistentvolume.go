@@ -25,9 +25,7 @@ func ValidatePersistentVolumeSpec(c *check.Checker, spec *v1.PersistentVolumeSpe
 			v1.PersistentVolumeReclaimDelete, v1.PersistentVolumeReclaimRecycle, v1.PersistentVolumeReclaimRetain)
 	}
 	validateVolumeAffinity(c, spec.NodeAffinity, path.Child("nodeAffinity"))
-	if spec.StorageClassName != "" {
-		c.DNSSubdomain(path.Child("storageClassName"), spec.StorageClassName)
-	}
+	c.DNSSubdomainOrEmpty(path.Child("storageClassName"), spec.StorageClassName)
 	check.OptionalOneOf(c, path.Child("volumeMode"), spec.VolumeMode, v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)
 	validatePersistentVolume(c, spec, name, path)
 	validateAttributesClass(c, spec, path)
