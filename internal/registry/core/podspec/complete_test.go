@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func TestCompleteSelectors(t *testing.T) {
@@ -41,7 +42,7 @@ func TestCompleteSelectors(t *testing.T) {
 	if pod.Spec.TopologySpreadConstraints[1].LabelSelector != nil {
 		t.Error("a nil selector, which matches nothing, got requirements")
 	}
-	diffErrors(t, nil, check.Run(func(c *check.Checker) { ValidatePodCreate(c, pod) }))
+	checktest.Diff(t, nil, check.Run(func(c *check.Checker) { ValidatePodCreate(c, pod) }))
 }
 
 func TestCompleteAppArmor(t *testing.T) {

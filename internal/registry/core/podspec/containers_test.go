@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func TestContainers(t *testing.T) {
@@ -273,7 +274,7 @@ func TestEphemeralContainers(t *testing.T) {
 		"in a static pod": {pod: debug(none), old: mirror, want: []string{`[]: Forbidden: static pods do not support ephemeral containers`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			diffErrors(t, test.want, check.Run(func(c *check.Checker) { ValidatePodEphemeralContainersUpdate(c, test.pod, test.old) }))
+			checktest.Diff(t, test.want, check.Run(func(c *check.Checker) { ValidatePodEphemeralContainersUpdate(c, test.pod, test.old) }))
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func TestEnv(t *testing.T) {
@@ -88,7 +89,7 @@ func TestEnv(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			diffErrors(t, test.want, check.Run(func(c *check.Checker) { ValidateEnv(c, test.env, field.NewPath("env")) }))
+			checktest.Diff(t, test.want, check.Run(func(c *check.Checker) { ValidateEnv(c, test.env, field.NewPath("env")) }))
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 // validPod is a small pod as the defaults leave it.
@@ -72,20 +72,8 @@ func (cases createCases) run(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := validPod()
 			test.change(pod)
-			diffErrors(t, test.want, check.Run(func(c *check.Checker) { ValidatePodCreate(c, pod) }))
+			checktest.Diff(t, test.want, check.Run(func(c *check.Checker) { ValidatePodCreate(c, pod) }))
 		})
-	}
-}
-
-// diffErrors compares errors in full: path, type, value and detail.
-func diffErrors(t *testing.T, want []string, errs field.ErrorList) {
-	t.Helper()
-	var got []string
-	for _, err := range errs {
-		got = append(got, err.Error())
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("errors (-want +got):\n%s", diff)
 	}
 }
 
@@ -168,10 +156,10 @@ func TestPod(t *testing.T) {
 }
 
 const (
-	label     = `a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`
-	subdomain = `a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`
-	qualified = `name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`
-	value     = `a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`
+	label     = checktest.NotDNSLabel
+	subdomain = checktest.NotDNSSubdomain
+	qualified = checktest.NotQualifiedName
+	value     = checktest.NotLabelValue
 )
 
 func TestAnnotations(t *testing.T) {
@@ -241,7 +229,7 @@ func TestTemplate(t *testing.T) {
 	template.Spec.HostNetwork = true
 	template.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, Protocol: v1.ProtocolTCP}}
 	template.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon(container("debug"))}}
-	diffErrors(t, []string{
+	checktest.Diff(t, []string{
 		`spec.template.labels: Invalid value: "a b": ` + value,
 		`spec.template.spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template`,
 	}, check.Run(func(c *check.Checker) { ValidatePodTemplateSpec(c, template, field.NewPath("spec", "template")) }))
@@ -265,16 +253,16 @@ func TestBinding(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			diffErrors(t, test.want, check.Run(func(c *check.Checker) { ValidatePodBinding(c, &v1.Binding{Target: test.target}) }))
+			checktest.Diff(t, test.want, check.Run(func(c *check.Checker) { ValidatePodBinding(c, &v1.Binding{Target: test.target}) }))
 		})
 	}
 }
 
 func TestLogOptions(t *testing.T) {
-	diffErrors(t, nil, check.Run(func(c *check.Checker) {
+	checktest.Diff(t, nil, check.Run(func(c *check.Checker) {
 		ValidatePodLogOptions(c, &v1.PodLogOptions{TailLines: new(int64(0)), LimitBytes: new(int64(1)), SinceSeconds: new(int64(1))})
 	}))
-	diffErrors(t, []string{
+	checktest.Diff(t, []string{
 		`tailLines: Invalid value: -1: must be greater than or equal to 0`,
 		`limitBytes: Invalid value: 0: must be greater than 0`,
 		`sinceSeconds: Invalid value: 0: must be greater than 0`,
@@ -282,7 +270,7 @@ func TestLogOptions(t *testing.T) {
 	}, check.Run(func(c *check.Checker) {
 		ValidatePodLogOptions(c, &v1.PodLogOptions{TailLines: new(int64(-1)), LimitBytes: new(int64(0)), SinceSeconds: new(int64(0)), Stream: new("stdout")})
 	}))
-	diffErrors(t, []string{"[]: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"},
+	checktest.Diff(t, []string{"[]: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"},
 		check.Run(func(c *check.Checker) {
 			ValidatePodLogOptions(c, &v1.PodLogOptions{SinceSeconds: new(int64(0)), SinceTime: &metav1.Time{}})
 		}))

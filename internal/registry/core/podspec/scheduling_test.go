@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/nodeselector"
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func TestTolerations(t *testing.T) {
@@ -45,7 +45,7 @@ func TestTolerations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			errs := check.Run(func(c *check.Checker) { ValidateTolerations(c, []v1.Toleration{test.toleration}, field.NewPath("t")) })
-			diffErrors(t, test.want, errs)
+			checktest.Diff(t, test.want, errs)
 			// The generated validations check keys as well; the strategy must know.
 			for _, err := range errs {
 				if covered := err.Field == "t[0].key"; err.CoveredByDeclarative != covered {
@@ -54,52 +54,6 @@ func TestTolerations(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestNodeSelector(t *testing.T) {
-	for name, test := range map[string]struct {
-		selector v1.NodeSelector
-		want     []string
-	}{
-		"no terms": {want: []string{`s.nodeSelectorTerms: Required value: must have at least one node selector term`}},
-		"labels": {
-			selector: v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
-				{Key: "a", Operator: v1.NodeSelectorOpIn, Values: []string{"b"}},
-				{Key: "a", Operator: v1.NodeSelectorOpIn},
-				{Key: "a", Operator: v1.NodeSelectorOpExists, Values: []string{"b"}},
-				{Key: "a", Operator: v1.NodeSelectorOpGt, Values: []string{"1", "2"}},
-				{Key: "a b", Operator: "Near", Values: []string{"c d"}},
-			}}}},
-			want: []string{
-				"s.nodeSelectorTerms[0].matchExpressions[1].values: Required value: must be specified when `operator` is 'In' or 'NotIn'",
-				"s.nodeSelectorTerms[0].matchExpressions[2].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-				"s.nodeSelectorTerms[0].matchExpressions[3].values: Required value: must be specified single value when `operator` is 'Lt' or 'Gt'",
-				`s.nodeSelectorTerms[0].matchExpressions[4].operator: Invalid value: "Near": not a valid selector operator`,
-				`s.nodeSelectorTerms[0].matchExpressions[4].key: Invalid value: "a b": ` + qualified,
-				`s.nodeSelectorTerms[0].matchExpressions[4].values[0]: Invalid value: "c d": ` + value,
-			},
-		},
-		"fields": {
-			selector: v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{
-				{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"n"}},
-				{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"N", "m"}},
-				{Key: "spec.color", Operator: v1.NodeSelectorOpExists},
-			}}}},
-			want: []string{
-				"s.nodeSelectorTerms[0].matchFields[1].values: Required value: must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
-				`s.nodeSelectorTerms[0].matchFields[1].values[0]: Invalid value: "N": ` + subdomain,
-				`s.nodeSelectorTerms[0].matchFields[2].operator: Invalid value: "Exists": not a valid selector operator`,
-				`s.nodeSelectorTerms[0].matchFields[2].key: Invalid value: "spec.color": not a valid field selector key`,
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			diffErrors(t, test.want, check.Run(func(c *check.Checker) { nodeselector.Validate(c, &test.selector, field.NewPath("s")) }))
-		})
-	}
-	term := v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "a", Operator: "?"}}}
-	diffErrors(t, []string{`t.matchExpressions[0].operator: Invalid value: "?": not a valid selector operator`},
-		check.Run(func(c *check.Checker) { nodeselector.ValidateTerm(c, &term, field.NewPath("t")) }))
 }
 
 func TestAffinity(t *testing.T) {
@@ -123,7 +77,7 @@ func TestAffinity(t *testing.T) {
 	})
 	const pods = "a.podAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 	const anti = "a.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]"
-	diffErrors(t, []string{
+	checktest.Diff(t, []string{
 		`a.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight: Invalid value: 101: must be in the range 1-100`,
 		pods + `[0].namespace: Invalid value: "N": ` + label,
 		pods + `[0].matchLabelKeys[0]: Invalid value: "version": exists in both matchLabelKeys and mismatchLabelKeys`,
@@ -134,7 +88,7 @@ func TestAffinity(t *testing.T) {
 		anti + `.podAffinityTerm.topologyKey: Invalid value: "": name part must be non-empty`,
 		anti + `.podAffinityTerm.topologyKey: Invalid value: "": ` + qualified,
 	}, errs)
-	diffErrors(t, nil, check.Run(func(c *check.Checker) { ValidateAffinity(c, nil, nil) }))
+	checktest.Diff(t, nil, check.Run(func(c *check.Checker) { ValidateAffinity(c, nil, nil) }))
 }
 
 func TestTopologySpread(t *testing.T) {

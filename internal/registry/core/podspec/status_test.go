@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func TestStatusUpdate(t *testing.T) {
@@ -115,7 +116,7 @@ func TestStatusUpdate(t *testing.T) {
 			pod, old := validPod(), validPod()
 			test.new(pod)
 			test.old(old)
-			diffErrors(t, test.want, check.Run(func(c *check.Checker) { ValidatePodStatusUpdate(c, pod, old) }))
+			checktest.Diff(t, test.want, check.Run(func(c *check.Checker) { ValidatePodStatusUpdate(c, pod, old) }))
 		})
 	}
 }
@@ -154,7 +155,7 @@ func TestRestarts(t *testing.T) {
 			if test.want {
 				want = nil
 			}
-			diffErrors(t, want, check.Run(func(c *check.Checker) { ValidatePodStatusUpdate(c, pod, old) }))
+			checktest.Diff(t, want, check.Run(func(c *check.Checker) { ValidatePodStatusUpdate(c, pod, old) }))
 		})
 	}
 }

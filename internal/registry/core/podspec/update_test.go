@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func TestUpdate(t *testing.T) {
@@ -151,7 +152,7 @@ func TestUpdate(t *testing.T) {
 				// The difference that follows is for people to read.
 				err.Detail, _, _ = strings.Cut(err.Detail, "\n")
 			}
-			diffErrors(t, test.want, errs)
+			checktest.Diff(t, test.want, errs)
 		})
 	}
 }
@@ -162,6 +163,6 @@ func TestFinalizersOfDeleted(t *testing.T) {
 	pod.DeletionTimestamp, old.DeletionTimestamp = &now, &now
 	pod.DeletionGracePeriodSeconds, old.DeletionGracePeriodSeconds = new(int64(30)), new(int64(30))
 	pod.Finalizers = []string{"example.com/late"}
-	diffErrors(t, []string{`metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{"example.com/late"}`},
+	checktest.Diff(t, []string{`metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{"example.com/late"}`},
 		check.Run(func(c *check.Checker) { ValidatePodUpdate(c, pod, old) }))
 }

@@ -9,11 +9,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
-	"github.com/kindred-project/kindred/internal/registry/core/volumespec"
+	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
 func TestVolumes(t *testing.T) {
@@ -45,13 +44,6 @@ func TestVolumes(t *testing.T) {
 		"emptyDir of less than nothing": {
 			change: withVolume(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("-1"))}}),
 			want:   []string{`spec.volumes[0].emptyDir.sizeLimit: Forbidden: SizeLimit field must be a valid resource quantity`},
-		},
-		"hostPath": {
-			change: withVolume(v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/a/../b", Type: new(v1.HostPathType("Pipe"))}}),
-			want: []string{
-				`spec.volumes[0].hostPath.path: Invalid value: "/a/../b": must not contain '..'`,
-				`spec.volumes[0].hostPath.type: Unsupported value: "Pipe": supported values: "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"`,
-			},
 		},
 		"files": {
 			change: withVolume(v1.VolumeSource{Secret: &v1.SecretVolumeSource{
@@ -153,38 +145,19 @@ func TestProjectedVolumes(t *testing.T) {
 	}.run(t)
 }
 
+// TestNetworkVolumes checks the rules for volumes of external storage that only pods have.
 func TestNetworkVolumes(t *testing.T) {
 	const path = "spec.volumes[0]."
 	for name, test := range map[string]struct {
 		source v1.VolumeSource
 		want   []string
 	}{
-		"nfs":   {v1.VolumeSource{NFS: &v1.NFSVolumeSource{Path: "rel"}}, []string{`nfs.server: Required value`, `nfs.path: Invalid value: "rel": must be an absolute path`}},
-		"iscsi": {v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "p", IQN: "iqn.x", Lun: 256, SessionCHAPAuth: true}}, []string{`iscsi.iqn: Invalid value: "iqn.x": must be valid format`, `iscsi.lun: Invalid value: 256: must be between 0 and 255, inclusive`, `iscsi.secretRef: Required value`}},
 		"iscsi, a long name": {v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{TargetPortal: strings.Repeat("p", 64), IQN: "iqn.2015-02.example.com:test", InitiatorName: new("abc")}}, []string{
 			`iscsi.initiatorname: Invalid value: "abc": must be valid format starting with iqn, eui, or naa`,
 			`name: Invalid value: "data": Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.`,
 		}},
-		"gce":       {v1.VolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{Partition: 256}}, []string{`persistentDisk.pdName: Required value`, `persistentDisk.partition: Invalid value: 256: must be between 1 and 255, inclusive`}},
-		"aws":       {v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{}}, []string{`awsElasticBlockStore.volumeID: Required value`}},
-		"git":       {v1.VolumeSource{GitRepo: &v1.GitRepoVolumeSource{Directory: "/a"}}, []string{`gitRepo.repository: Required value`, `gitRepo.directory: Invalid value: "/a": must be a relative path`}},
-		"glusterfs": {v1.VolumeSource{Glusterfs: &v1.GlusterfsVolumeSource{}}, []string{`glusterfs.endpoints: Required value`, `glusterfs.path: Required value`}},
-		"flocker":   {v1.VolumeSource{Flocker: &v1.FlockerVolumeSource{DatasetName: "a/b"}}, []string{`flocker.datasetName: Invalid value: "a/b": must not contain '/'`}},
-		"rbd":       {v1.VolumeSource{RBD: &v1.RBDVolumeSource{}}, []string{`rbd.monitors: Required value`, `rbd.image: Required value`}},
-		"cinder":    {v1.VolumeSource{Cinder: &v1.CinderVolumeSource{SecretRef: &v1.LocalObjectReference{}}}, []string{`cinder.volumeID: Required value`, `cinder.secretRef.name: Required value`}},
-		"cephfs":    {v1.VolumeSource{CephFS: &v1.CephFSVolumeSource{}}, []string{`cephfs.monitors: Required value`}},
-		"quobyte":   {v1.VolumeSource{Quobyte: &v1.QuobyteVolumeSource{Registry: "r"}}, []string{`quobyte.registry: Invalid value: "r": must be a host:port pair or multiple pairs separated by commas`, `quobyte.volume: Required value`}},
-		"fc":        {v1.VolumeSource{FC: &v1.FCVolumeSource{TargetWWNs: []string{"a"}}}, []string{`fc.lun: Required value: lun is required if targetWWNs is specified`}},
-		"flex":      {v1.VolumeSource{FlexVolume: &v1.FlexVolumeSource{Driver: "d", Options: map[string]string{"my.K8s.io/a": "", "b": ""}}}, []string{`flexVolume.options[my.K8s.io/a]: Invalid value: "my.K8s.io/a": kubernetes.io and k8s.io namespaces are reserved`}},
-		"azureFile": {v1.VolumeSource{AzureFile: &v1.AzureFileVolumeSource{}}, []string{`azureFile.secretName: Required value`, `azureFile.shareName: Required value`}},
-		"azureDisk": {v1.VolumeSource{AzureDisk: &v1.AzureDiskVolumeSource{DiskName: "d", DataDiskURI: "x", Kind: new(v1.AzureManagedDisk)}}, []string{`azureDisk.diskURI: Unsupported value: "x": supported values: "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"`}},
-		"vsphere":   {v1.VolumeSource{VsphereVolume: &v1.VsphereVirtualDiskVolumeSource{}}, []string{`vsphereVolume.volumePath: Required value`}},
-		"photon":    {v1.VolumeSource{PhotonPersistentDisk: &v1.PhotonPersistentDiskVolumeSource{}}, []string{`photonPersistentDisk.pdID: Required value`}},
-		"portworx":  {v1.VolumeSource{PortworxVolume: &v1.PortworxVolumeSource{}}, []string{`portworxVolume.volumeID: Required value`}},
-		"storageos": {v1.VolumeSource{StorageOS: &v1.StorageOSVolumeSource{VolumeNamespace: "N"}}, []string{`storageos.volumeName: Required value`, `storageos.volumeNamespace: Invalid value: "N": ` + label}},
-		"scaleIO":   {v1.VolumeSource{ScaleIO: &v1.ScaleIOVolumeSource{}}, []string{`scaleIO.gateway: Required value`, `scaleIO.system: Required value`, `scaleIO.volumeName: Required value`}},
-		"csi":       {v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: "a_b", NodePublishSecretRef: &v1.LocalObjectReference{}}}, []string{`csi.driver: Invalid value: "a_b": ` + subdomain, `csi.nodePublishSecretRef.name: Required value`}},
-		"claim":     {v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}, []string{`persistentVolumeClaim.claimName: Required value`}},
+		"git":   {v1.VolumeSource{GitRepo: &v1.GitRepoVolumeSource{Directory: "/a"}}, []string{`gitRepo.repository: Required value`, `gitRepo.directory: Invalid value: "/a": must be a relative path`}},
+		"claim": {v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}, []string{`persistentVolumeClaim.claimName: Required value`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := validPod()
@@ -193,7 +166,44 @@ func TestNetworkVolumes(t *testing.T) {
 			for _, err := range test.want {
 				want = append(want, path+err)
 			}
-			diffErrors(t, want, check.Run(func(c *check.Checker) { ValidatePodCreate(c, pod) }))
+			checktest.Diff(t, want, check.Run(func(c *check.Checker) { ValidatePodCreate(c, pod) }))
+		})
+	}
+}
+
+// TestSharedVolumeTypes checks that each source that PersistentVolumes have as well is checked, and
+// at which path.
+func TestSharedVolumeTypes(t *testing.T) {
+	for path, source := range map[string]v1.VolumeSource{
+		"hostPath.path":                 {HostPath: &v1.HostPathVolumeSource{}},
+		"nfs.server":                    {NFS: &v1.NFSVolumeSource{}},
+		"iscsi.targetPortal":            {ISCSI: &v1.ISCSIVolumeSource{}},
+		"persistentDisk.pdName":         {GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{}},
+		"awsElasticBlockStore.volumeID": {AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{}},
+		"glusterfs.endpoints":           {Glusterfs: &v1.GlusterfsVolumeSource{}},
+		"flocker":                       {Flocker: &v1.FlockerVolumeSource{}},
+		"rbd.monitors":                  {RBD: &v1.RBDVolumeSource{}},
+		"cinder.volumeID":               {Cinder: &v1.CinderVolumeSource{}},
+		"cephfs.monitors":               {CephFS: &v1.CephFSVolumeSource{}},
+		"quobyte.registry":              {Quobyte: &v1.QuobyteVolumeSource{}},
+		"fc.targetWWNs":                 {FC: &v1.FCVolumeSource{}},
+		"flexVolume.driver":             {FlexVolume: &v1.FlexVolumeSource{}},
+		"azureFile.secretName":          {AzureFile: &v1.AzureFileVolumeSource{}},
+		"azureDisk.diskName":            {AzureDisk: &v1.AzureDiskVolumeSource{}},
+		"vsphereVolume.volumePath":      {VsphereVolume: &v1.VsphereVirtualDiskVolumeSource{}},
+		"photonPersistentDisk.pdID":     {PhotonPersistentDisk: &v1.PhotonPersistentDiskVolumeSource{}},
+		"portworxVolume.volumeID":       {PortworxVolume: &v1.PortworxVolumeSource{}},
+		"storageos.volumeName":          {StorageOS: &v1.StorageOSVolumeSource{}},
+		"scaleIO.gateway":               {ScaleIO: &v1.ScaleIOVolumeSource{}},
+		"csi.driver":                    {CSI: &v1.CSIVolumeSource{}},
+	} {
+		t.Run(path, func(t *testing.T) {
+			pod := validPod()
+			withVolume(source)(pod)
+			errs := check.Run(func(c *check.Checker) { ValidatePodCreate(c, pod) })
+			if len(errs) == 0 || errs[0].Type != field.ErrorTypeRequired || errs[0].Field != "spec.volumes[0]."+path {
+				t.Errorf("got %v, want %s to be required", errs, path)
+			}
 		})
 	}
 }
@@ -227,30 +237,6 @@ func TestEphemeralVolumes(t *testing.T) {
 			want: []string{`spec.volumes[1].persistentVolumeClaim.claimName: Invalid value: "web-data": must not reference a PVC that gets created for an ephemeral volume`},
 		},
 	}.run(t)
-}
-
-func TestClaimSpec(t *testing.T) {
-	errs := check.Run(func(to *check.Checker) {
-		volumespec.ValidatePersistentVolumeClaimSpec(to, &v1.PersistentVolumeClaimSpec{
-			AccessModes:      []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod, v1.ReadWriteMany, "Mine"},
-			Selector:         &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b c"}},
-			Resources:        v1.VolumeResourceRequirements{Requests: list("storage", "0")},
-			StorageClassName: new("Fast"),
-			VolumeMode:       new(v1.PersistentVolumeMode("Tape")),
-			DataSource:       &v1.TypedLocalObjectReference{Kind: "Snapshot", Name: "s"},
-			DataSourceRef:    &v1.TypedObjectReference{Kind: "Snapshot", Name: "s", APIGroup: new("snapshot.example.com")},
-		}, field.NewPath("spec"))
-	})
-	diffErrors(t, []string{
-		`spec.accessModes: Unsupported value: "Mine": supported values: "ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"`,
-		`spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes`,
-		`spec.selector.matchLabels: Invalid value: "b c": ` + value,
-		`spec.resources[storage]: Invalid value: "0": must be greater than zero`,
-		`spec.storageClassName: Invalid value: "Fast": ` + subdomain,
-		`spec.volumeMode: Unsupported value: "Tape": supported values: "Block", "Filesystem"`,
-		`spec.dataSource: Invalid value: "Snapshot": must be 'PersistentVolumeClaim' when referencing the default apiGroup`,
-		`spec: Invalid value: {}: must match dataSourceRef`,
-	}, errs)
 }
 
 func TestMounts(t *testing.T) {
