@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
@@ -110,8 +111,16 @@ func (w *world) owners(found map[int]seen) map[int][]owner {
 }
 
 // lint checks that references which the collector cannot resolve are found, and that objects without
-// such references have no findings.
-func (w *world) lint(ctx context.Context, _ step) error {
+// such references have no findings. The graph follows the API with a delay.
+func (w *world) lint(ctx context.Context, _ step) (err error) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		if err = w.lintOnce(ctx); err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+func (w *world) lintOnce(ctx context.Context) error {
 	found, err := w.look(ctx)
 	if err != nil {
 		return err
