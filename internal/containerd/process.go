@@ -128,7 +128,7 @@ func waitExited(ctx context.Context, c clock.Clock, processes []*process, limit 
 	})
 }
 
-// final is an error that ends poll.
+// final is an error after which poll does not try again.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }

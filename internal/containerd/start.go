@@ -206,8 +206,8 @@ func (o Options) runsWith(config []byte) (bool, error) {
 	return len(running) > 0, err
 }
 
-// launch stops a containerd with another configuration and starts one with this. The channel is closed when
-// it exits.
+// launch stops a running containerd, whose configuration is another one, and starts one with this
+// configuration. The channel is closed when it exits.
 func (r *Runtime) launch(ctx context.Context, binary string, config []byte) (<-chan struct{}, error) {
 	o := r.options
 	if err := r.Stop(ctx); err != nil {
@@ -250,7 +250,11 @@ func (r *Runtime) awaitReady(ctx context.Context, ended <-chan struct{}) error {
 		return fmt.Errorf("containerd %s does not become ready: %w; its log %s ends with: %s",
 			r.Version, err, o.LogFile, lastLines(o.LogFile, 3))
 	}
-	o.Progress("containerd " + r.Version + " " + map[bool]string{true: "taken over", false: "started"}[r.Adopted])
+	how := "started"
+	if r.Adopted {
+		how = "taken over"
+	}
+	o.Progress("containerd " + r.Version + " " + how)
 	imported, err := ensurePause(ctx, o.Clock, conn)
 	if err != nil {
 		return fmt.Errorf("importing the pause image: %w", err)

@@ -240,7 +240,7 @@ func (c *Cluster) startRuntime(ctx context.Context) error {
 	}
 	containerd := c.processes[len(c.processes)-1]
 	c.after(func(ctx context.Context) error {
-		if containerd.running() != nil {
+		if containerd.checkRunning() != nil {
 			// Only containerd knows what its pods use of the machine's network.
 			if err := c.runContainerd(ctx, "containerd-again"); err != nil {
 				return err

@@ -86,8 +86,8 @@ func (p *process) tail() string {
 	return string(content)
 }
 
-// running returns an error if the process has ended.
-func (p *process) running() error {
+// checkRunning returns an error if the process has ended.
+func (p *process) checkRunning() error {
 	select {
 	case <-p.ended:
 		return fmt.Errorf("%s has ended; it printed:\n%s", p.name, p.tail())

@@ -52,7 +52,7 @@ func (s *Server) Kill() {
 func (s *Server) CheckRunning() error {
 	var ended []error
 	for _, p := range s.processes {
-		ended = append(ended, p.running())
+		ended = append(ended, p.checkRunning())
 	}
 	return errors.Join(ended...)
 }

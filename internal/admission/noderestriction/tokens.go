@@ -114,7 +114,7 @@ func projectsToken(volume *corev1.Volume, audience string) bool {
 }
 
 // driverOf returns the CSI driver of a volume, or "". It reads claims, volumes and
-// drivers from the API: few requests get here, and an informer would keep all of
+// drivers from the API: few requests need them, and an informer would keep all of
 // them in memory.
 func (p *Plugin) driverOf(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (string, error) {
 	var claimName string

@@ -149,8 +149,8 @@ func (l *Legacy) checkObjects(ctx context.Context, c *legacyClaims, token string
 	return nil
 }
 
-// warnIfGenerated warns about the use of tokens that were generated for every account: the account
-// lists them.
+// warnIfGenerated warns about the use of a token that a former version of Kubernetes generated for
+// each account. Such a token is in a Secret that the account lists.
 func warnIfGenerated(ctx context.Context, account *corev1.ServiceAccount, secret string) {
 	for _, ref := range account.Secrets {
 		if ref.Name == secret {
@@ -162,8 +162,8 @@ func warnIfGenerated(ctx context.Context, account *corev1.ServiceAccount, secret
 	audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token-manual-secret", secret)
 }
 
-// recordUse writes the current day to the Secret, once a day. The clock of another server may be
-// ahead.
+// recordUse writes the current day to the Secret, once a day. It accepts the next day as well, because
+// the clock of another server that recorded it may be ahead.
 func (l *Legacy) recordUse(ctx context.Context, secret *corev1.Secret) {
 	now := l.clock.Now().UTC()
 	today, tomorrow := now.Format(time.DateOnly), now.AddDate(0, 0, 1).Format(time.DateOnly)

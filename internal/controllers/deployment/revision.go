@@ -63,9 +63,9 @@ func byRevision(a, b *appsv1.ReplicaSet) int {
 	return cmp.Or(cmp.Compare(revision(a), revision(b)), byAge(a, b))
 }
 
-// annotateNewest gives rs a higher number than those of old, and copies the Deployment's
-// annotations to it (kubernetes.io/change-cause for the history). It reports whether
-// anything changed.
+// annotateNewest gives rs a higher number than those of old, unless its annotation is not a
+// number, and copies the Deployment's annotations to it, such as kubernetes.io/change-cause,
+// which kubectl rollout history shows. It reports whether anything changed.
 func annotateNewest(rs *appsv1.ReplicaSet, d *appsv1.Deployment, old []*appsv1.ReplicaSet) (changed bool) {
 	for key, value := range d.Annotations {
 		if !slices.Contains(ownAnnotations, key) {

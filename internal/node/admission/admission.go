@@ -97,7 +97,8 @@ func checkAffinity(node *v1.Node, p *v1.Pod) *pod.Refusal {
 	return predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 }
 
-// checkTaints refuses a pod only because of a NoExecute taint: others concern the scheduler alone.
+// checkTaints refuses a pod only because of a NoExecute taint: other effects matter only to the
+// scheduler.
 func checkTaints(logger klog.Logger, node *v1.Node, p *v1.Pod) *pod.Refusal {
 	_, untolerated := corehelpers.FindMatchingUntoleratedTaint(logger, node.Spec.Taints, p.Spec.Tolerations, func(t *v1.Taint) bool {
 		return t.Effect == v1.TaintEffectNoExecute

@@ -91,7 +91,7 @@ func holds(revision *appsv1.ControllerRevision, data []byte) bool {
 
 // New returns a revision of the owner that holds data. Its name is derived from the data,
 // so that creating it twice fails. It has the given labels and its hash, and the owner's
-// annotations (kubernetes.io/change-cause is shown in the history) except for a hold.
+// annotations except for a hold (kubectl rollout history shows kubernetes.io/change-cause).
 func (k Keeper) New(owner client.Object, templateLabels map[string]string, data []byte, collisions *int32) *appsv1.ControllerRevision {
 	hash := hashOf(data, collisions)
 	labels := map[string]string{}
