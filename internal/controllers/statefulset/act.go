@@ -99,8 +99,8 @@ func (r *reconciler) createClaim(ctx context.Context, v view, at replica, i int)
 
 // correctOwners gives a claim the owners that the retention policy asks for.
 func (r *reconciler) correctOwners(ctx context.Context, v view, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, surplus bool) error {
-	if v.retention.conflicts(claim, pod) {
-		r.events.Eventf(v.set, corev1.EventTypeWarning, "ConflictingController", "PersistentVolumeClaim %s has a conflicting OwnerReference that acts as a managing controller, the retention policy is ignored for this claim", claim.Name)
+	if v.retention.conflicts(claim, pod) { // the message has upstream's spelling
+		r.events.Eventf(v.set, corev1.EventTypeWarning, "ConflictingController", "PersistentVolumeClaim %s has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim", claim.Name)
 	}
 	refs, differ := v.retention.owners(claim, pod, surplus)
 	if !differ {
