@@ -27,7 +27,7 @@ func addAuthenticationFlags(flags *pflag.FlagSet, o *kindred.AuthenticationOptio
 	flags.StringSliceVar(&o.OIDCSigningAlgs, "oidc-signing-algs", []string{kindred.DefaultOIDCSigningAlg}, "accepted signing algorithms, of RFC 7518")
 	flags.StringVar(&o.WebhookConfigFile, "authentication-token-webhook-config-file", "", "kubeconfig of the webhook that authenticates tokens")
 	flags.StringVar(&o.WebhookVersion, "authentication-token-webhook-version", kindred.DefaultWebhookVersion, "API version of the TokenReviews sent to the webhook")
-	flags.Var(newHold(&o.WebhookCacheTTL, kindred.DefaultTokenWebhookCacheTTL), "authentication-token-webhook-cache-ttl", "how long answers of the token webhook are cached")
+	flags.Var(newCacheTTL(&o.WebhookCacheTTL, kindred.DefaultTokenWebhookCacheTTL), "authentication-token-webhook-cache-ttl", "how long answers of the token webhook are cached")
 }
 
 // addAuthorizationFlags adds flags that have the same names and meanings as upstream's.
@@ -35,8 +35,8 @@ func addAuthorizationFlags(flags *pflag.FlagSet, o *kindred.AuthorizationOptions
 	flags.StringVar(&o.ConfigFile, "authorization-config", "", "file with an AuthorizationConfiguration (the chain of authorizers); cannot be used with the --authorization-webhook flags")
 	flags.StringVar(&o.WebhookConfigFile, "authorization-webhook-config-file", "", "kubeconfig of the webhook that authorizes requests which neither the node authorizer nor RBAC allows")
 	flags.StringVar(&o.WebhookVersion, "authorization-webhook-version", kindred.DefaultWebhookVersion, "API version of the SubjectAccessReviews sent to the webhook")
-	flags.Var(newHold(&o.WebhookAuthorizedTTL, kindred.DefaultAuthorizedTTL), "authorization-webhook-cache-authorized-ttl", "how long the webhook's allowed answers are cached")
-	flags.Var(newHold(&o.WebhookUnauthorizedTTL, kindred.DefaultUnauthorizedTTL), "authorization-webhook-cache-unauthorized-ttl", "how long the webhook's other answers are cached")
+	flags.Var(newCacheTTL(&o.WebhookAuthorizedTTL, kindred.DefaultAuthorizedTTL), "authorization-webhook-cache-authorized-ttl", "how long the webhook's allowed answers are cached")
+	flags.Var(newCacheTTL(&o.WebhookUnauthorizedTTL, kindred.DefaultUnauthorizedTTL), "authorization-webhook-cache-unauthorized-ttl", "how long the webhook's other answers are cached")
 }
 
 // addAuditFlags adds the flags of k8s.io/apiserver. Help omits the many that tune batching and
@@ -50,18 +50,19 @@ func addAuditFlags(flags *pflag.FlagSet, o *kindred.AuditOptions) {
 	})
 }
 
-// hold is the duration of a cache. On the command line 0 disables the cache, as upstream; in
-// Options 0 is the default, and a negative duration disables it.
-type hold time.Duration
+// cacheTTL is a flag with the TTL of a cache. On the command line 0 disables the cache, as upstream;
+// in Options 0 is the default, and a negative duration disables it.
+type cacheTTL time.Duration
 
-var _ pflag.Value = new(hold)
+var _ pflag.Value = new(cacheTTL)
 
-func newHold(where *time.Duration, otherwise time.Duration) *hold {
-	*where = otherwise
-	return (*hold)(where)
+// newCacheTTL returns a flag that sets target, which has a default.
+func newCacheTTL(target *time.Duration, byDefault time.Duration) *cacheTTL {
+	*target = byDefault
+	return (*cacheTTL)(target)
 }
 
-func (h *hold) Set(text string) error {
+func (t *cacheTTL) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		return err
@@ -69,10 +70,10 @@ func (h *hold) Set(text string) error {
 	if d == 0 {
 		d = -1
 	}
-	*h = hold(d)
+	*t = cacheTTL(d)
 	return nil
 }
 
-func (h *hold) String() string { return max(time.Duration(*h), 0).String() }
+func (t *cacheTTL) String() string { return max(time.Duration(*t), 0).String() }
 
-func (*hold) Type() string { return "duration" }
+func (*cacheTTL) Type() string { return "duration" }

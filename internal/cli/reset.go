@@ -42,8 +42,8 @@ objects, certificates, images, volumes and logs. The cluster must not be running
 	}
 }
 
-// reset stops containers before it removes the files by which they are found, so that it can be
-// repeated after a failure.
+// reset stops the containers before it removes the files that identify them, so that it can be repeated
+// after a failure.
 func reset(cmd *cobra.Command, layout datadir.Layout) error {
 	lock, err := layout.Lock()
 	if err != nil {
@@ -59,8 +59,8 @@ func reset(cmd *cobra.Command, layout datadir.Layout) error {
 	return nil
 }
 
-// stopContainers stops the pods, in an external runtime or in the private containerd, and the
-// private containerd.
+// stopContainers stops the cluster's pods in an external runtime, if it used one, and the private
+// containerd with its pods, if there is one.
 func stopContainers(ctx context.Context, layout datadir.Layout) error {
 	names, err := containerd.NamesFor(layout.ID())
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// sarifLevels are the levels of SARIF, section 3.27.10.
+// sarifLevels maps severities to the levels of SARIF 2.1.0, section 3.27.10.
 var sarifLevels = map[ownership.LintSeverity]string{
 	ownership.SeverityError: sarif.LevelError, ownership.SeverityWarning: sarif.LevelWarning, ownership.SeverityInfo: sarif.LevelNote,
 }
@@ -39,8 +39,9 @@ func sarifReport(lint *ownership.OwnershipLint, version string) *sarif.Report {
 	return sarif.NewReport().AddRun(run)
 }
 
+// sarifResult returns a finding as a result. rule is the index of its rule.
 func sarifResult(f ownership.LintFinding, rule int) *sarif.Result {
-	name := qualified(f.Object)
+	name := qualifiedName(f.Object)
 	return sarif.NewResult().
 		WithRuleID(string(f.Rule)).WithRuleIndex(rule).WithLevel(sarifLevels[f.Severity]).
 		WithMessage(sarif.NewTextMessage(strings.Join([]string{name + ": " + f.Message + ".", f.Consequence, f.Remedy}, " "))).
@@ -51,8 +52,8 @@ func sarifResult(f ownership.LintFinding, rule int) *sarif.Result {
 		WithPartialFingerprints(map[string]string{"object/v1": string(f.Object.UID) + "/" + string(f.Rule)})
 }
 
-// qualified names an object uniquely in the cluster, by its path in the API.
-func qualified(ref ownership.ObjectReference) string {
+// qualifiedName identifies an object in the cluster: version, namespace, kind and name.
+func qualifiedName(ref ownership.ObjectReference) string {
 	parts := []string{ref.APIVersion}
 	if ref.Namespace != "" {
 		parts = append(parts, "namespaces", ref.Namespace)

@@ -28,7 +28,7 @@ func TestUpHelpHasSections(t *testing.T) {
 			at += next
 		}
 		if strings.Contains(out, "batch-throttle") {
-			t.Errorf("%v shows superfluous lines", args)
+			t.Errorf("%v shows flags that should be hidden", args)
 		}
 	}
 }
@@ -60,19 +60,19 @@ func TestUpRefuses(t *testing.T) {
 	}
 }
 
-// TestHold: 0 on the command line disables the retention, which is a negative value in Options.
-func TestHold(t *testing.T) {
-	var where time.Duration
-	h := newHold(&where, time.Minute)
-	if where != time.Minute || h.String() != "1m0s" {
-		t.Errorf("at first %s, shown as %s", where, h)
+// TestCacheTTL: 0 on the command line disables the cache, which is a negative value in Options.
+func TestCacheTTL(t *testing.T) {
+	var ttl time.Duration
+	flag := newCacheTTL(&ttl, time.Minute)
+	if ttl != time.Minute || flag.String() != "1m0s" {
+		t.Errorf("the default is %s, shown as %s", ttl, flag)
 	}
 	for text, want := range map[string]time.Duration{"0": -1, "0s": -1, "5s": 5 * time.Second} {
-		if err := h.Set(text); err != nil || where != want {
-			t.Errorf("%s: %s, %v", text, where, err)
+		if err := flag.Set(text); err != nil || ttl != want {
+			t.Errorf("%s: %s, %v", text, ttl, err)
 		}
 	}
-	if err := h.Set("soon"); err == nil {
+	if err := flag.Set("soon"); err == nil {
 		t.Error("an invalid value is accepted")
 	}
 }

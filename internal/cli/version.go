@@ -52,6 +52,7 @@ func addOutputFlag(cmd *cobra.Command, output *string) {
 	cmd.Flags().StringVarP(output, "output", "o", "", `"json"`)
 }
 
+// wantsJSON reports whether the value of --output selects JSON.
 func wantsJSON(output string) (bool, error) {
 	switch output {
 	case "":
@@ -63,6 +64,7 @@ func wantsJSON(output string) (bool, error) {
 	}
 }
 
+// printJSON prints a value as indented JSON.
 func printJSON(cmd *cobra.Command, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
