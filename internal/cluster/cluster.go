@@ -44,7 +44,7 @@ type Cluster struct {
 	// api is the API server.
 	api group
 
-	checks  readiness
+	checks  *readiness
 	failure chan error
 	// abort ends a start that waits for a part that has failed.
 	abort context.CancelCauseFunc
@@ -137,7 +137,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 	if c.serving, err = listen(ctx, c.config, c.machine); err != nil {
 		return err
 	}
-	c.checks.add("controllers", "scheduler", "node", "resources")
+	c.checks = newReadiness("controllers", "scheduler", "node", "resources")
 	if err := c.runServer(ctx, apiserver.Config{
 		Backend:          c.backend,
 		PKI:              c.keys,

@@ -31,6 +31,7 @@ func (g *group) context() context.Context {
 	return g.ctx
 }
 
+// start runs a part in a goroutine, until the group stops. failed is called if the part ends before.
 func (g *group) start(name string, failed func(error), run func(context.Context) error) {
 	g.init()
 	g.running.Go(func() {

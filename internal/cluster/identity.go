@@ -19,7 +19,8 @@ var (
 	controllerUser = identity{named(user.KubeControllerManager), controllerAgent}
 )
 
-// identity is the user that a part acts as, and its user agent, which names its field manager.
+// identity is the user that a part acts as, and its user agent, from which the API server takes the name
+// of its field manager.
 type identity struct {
 	user.Info
 	agent string
@@ -37,9 +38,10 @@ func configFor(server *apiserver.Server, as identity) *rest.Config {
 	return config
 }
 
-// kubeletClientUser is the API server's user at nodes; see pki.KubeletClient.
+// kubeletClientUser is the user that the API server authenticates as to nodes; see pki.KubeletClient.
 const kubeletClientUser = "kube-apiserver-kubelet-client"
 
+// named returns an authenticated user without further groups.
 func named(name string) user.Info {
 	return &user.DefaultInfo{Name: name, Groups: []string{user.AllAuthenticated}}
 }

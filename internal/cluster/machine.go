@@ -24,20 +24,23 @@ import (
 	"github.com/kindred-project/kindred/internal/node/simulated"
 )
 
-// machine is the pod network and container runtime of this machine as a node. They start while
-// the API server starts.
+// machine has the pod network and the container runtime with which this machine serves as a node.
+// They start in the background, while the API server starts.
 type machine struct {
 	names   containerd.Names
 	options containerd.Options
-	// endpoint is the runtime's CRI endpoint. network is set if the runtime is private.
+	// endpoint is the runtime's CRI endpoint.
 	endpoint string
-	network  chan struct{}
-	runtime  chan struct{}
 
-	networkErr error
-	bridge     containerd.Network
-	runtimeErr error
-	version    string
+	// networkDone is closed when bridge or networkErr is set. An external runtime has its own pod
+	// network, and sets neither.
+	networkDone chan struct{}
+	bridge      containerd.Network
+	networkErr  error
+	// runtimeDone is closed when endpoint and version, or runtimeErr, are set.
+	runtimeDone chan struct{}
+	version     string
+	runtimeErr  error
 	// supervise keeps the private containerd running.
 	supervise func(context.Context)
 }
@@ -60,18 +63,18 @@ func (config *Config) decideNode() {
 	}
 }
 
-// startMachine starts the container runtime in the background. It returns nil if this machine is
-// not to be a node.
+// startMachine starts the pod network and the container runtime in the background. It returns nil if
+// this machine is not to be a node.
 func startMachine(ctx context.Context, config Config) *machine {
 	if !config.Node {
 		return nil
 	}
-	m := &machine{endpoint: config.RuntimeEndpoint, network: make(chan struct{}), runtime: make(chan struct{})}
+	m := &machine{endpoint: config.RuntimeEndpoint, networkDone: make(chan struct{}), runtimeDone: make(chan struct{})}
 	m.names, m.networkErr = containerd.NamesFor(config.Dir.ID())
 	if m.networkErr != nil || m.endpoint != "" {
 		// The user's runtime has its own pod network.
-		close(m.network)
-		close(m.runtime)
+		close(m.networkDone)
+		close(m.runtimeDone)
 		return m
 	}
 	m.options = RuntimeOptions(config.Dir, m.names)
@@ -80,9 +83,9 @@ func startMachine(ctx context.Context, config Config) *machine {
 	}
 	m.options.Clock = config.Clock
 	go func() {
-		defer close(m.runtime)
+		defer close(m.runtimeDone)
 		m.bridge, m.networkErr = containerd.EnsureNetwork(ctx, m.options.NetworkOptions())
-		close(m.network)
+		close(m.networkDone)
 		if m.networkErr != nil {
 			return
 		}
@@ -102,7 +105,7 @@ func (m *machine) bridgeAddress(ctx context.Context) (net.IP, error) {
 	if m == nil {
 		return nil, nil
 	}
-	if err := await(ctx, m.network); err != nil {
+	if err := await(ctx, m.networkDone); err != nil {
 		return nil, err
 	}
 	if m.networkErr != nil {
@@ -111,7 +114,7 @@ func (m *machine) bridgeAddress(ctx context.Context) (net.IP, error) {
 	return m.bridge.Gateway, nil
 }
 
-// startNodes starts the real node and the simulated ones, and waits until one of each is ready.
+// startNodes starts the simulated nodes and the real one, and waits until all are ready.
 func (c *Cluster) startNodes(ctx context.Context, steps *steps) error {
 	if c.config.SimulatedNodes > 0 {
 		registered, err := c.startSimulated()
@@ -132,6 +135,7 @@ func (c *Cluster) startNodes(ctx context.Context, steps *steps) error {
 	return nil
 }
 
+// startSimulated starts the simulated nodes. The channel is closed once all are registered and Ready.
 func (c *Cluster) startSimulated() (<-chan struct{}, error) {
 	client, err := kubernetes.NewForConfig(configFor(c.server, simulatorUser))
 	if err != nil {
@@ -154,7 +158,7 @@ func (c *Cluster) startSimulated() (<-chan struct{}, error) {
 // startAgent starts the real node's agent on the runtime.
 func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 	m := c.machine
-	if err := await(ctx, m.runtime); err != nil {
+	if err := await(ctx, m.runtimeDone); err != nil {
 		return err
 	}
 	if m.runtimeErr != nil {
@@ -224,7 +228,7 @@ func (c *Cluster) awaitNode(ctx context.Context, client kubernetes.Interface, re
 	}
 }
 
-// whyNotReady returns a line that says what a node waits for.
+// whyNotReady returns a message about what a node waits for.
 func whyNotReady(ctx context.Context, client kubernetes.Interface, name string) string {
 	waiting := fmt.Sprintf("waiting for node %s: ", name)
 	n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -243,7 +247,8 @@ func whyNotReady(ctx context.Context, client kubernetes.Interface, name string) 
 // binary.
 func kubernetesVersion() string { return version.Get().GitVersion }
 
-// address returns the node's address: the gateway of its pods, or the machine's.
+// address returns the node's address: the gateway of the pod network, or the host's address if the
+// runtime has its own network.
 func (m *machine) address() net.IP {
 	if m.bridge.Gateway != nil {
 		return m.bridge.Gateway
@@ -251,6 +256,7 @@ func (m *machine) address() net.IP {
 	return hostIP()
 }
 
+// podCIDR returns the CIDR of the pod network; "" if the runtime has its own.
 func (m *machine) podCIDR() string {
 	if m.bridge.PodCIDR.IsValid() {
 		return m.bridge.PodCIDR.String()

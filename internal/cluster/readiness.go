@@ -20,14 +20,15 @@ type readiness struct {
 
 var errNotReady = errors.New("not ready yet")
 
-func (r *readiness) add(names ...string) {
-	r.ready = map[string]*atomic.Bool{}
-	r.names = names
+func newReadiness(names ...string) *readiness {
+	r := &readiness{names: names, ready: map[string]*atomic.Bool{}}
 	for _, name := range names {
 		r.ready[name] = &atomic.Bool{}
 	}
+	return r
 }
 
+// pass makes the check of a part succeed.
 func (r *readiness) pass(name string) { r.ready[name].Store(true) }
 
 func (r *readiness) checkers() []healthz.HealthChecker {
@@ -43,7 +44,7 @@ func (r *readiness) checkers() []healthz.HealthChecker {
 	return out
 }
 
-// steps reports completed steps to the user.
+// steps reports the completed steps of a start, and how long each took.
 type steps struct {
 	config Config
 	last   time.Time
