@@ -34,7 +34,7 @@ type fate struct {
 
 // delete previews a deletion, carries it out, and compares the result with the preview.
 func (w *world) delete(ctx context.Context, s step) error {
-	before, err := w.look(ctx)
+	before, err := w.observe(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,10 +55,10 @@ func (w *world) delete(ctx context.Context, s step) error {
 	if err != nil {
 		return err
 	}
-	if s.kill == nobody && r.code != 0 {
+	if s.kill == noVictim && r.code != 0 {
 		return fmt.Errorf("kindred %q: %s", yes, r)
 	}
-	if s.kill != nobody {
+	if s.kill != noVictim {
 		if err := w.complete(ctx, s, targets); err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (w *world) delete(ctx context.Context, s step) error {
 	w.deleted = &deletion{targets: targets, before: before, crashed: s.kill == theServer}
 	// Between the deletions of several targets, the collector may release one from a dependent that
 	// is deleted next.
-	if err := w.awaitFates(ctx, before, fates, s.kill == nobody && len(targets) == 1); err != nil {
+	if err := w.awaitFates(ctx, before, fates, s.kill == noVictim && len(targets) == 1); err != nil {
 		return err
 	}
 	for _, f := range fates {
@@ -121,7 +121,7 @@ func (w *world) preview(ctx context.Context, args []string) (map[int]fate, error
 
 // complete deletes the targets that an interrupted deletion did not reach.
 func (w *world) complete(ctx context.Context, s step, targets []node) error {
-	found, err := w.look(ctx)
+	found, err := w.observe(ctx)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 // name an object that she may not read, except for owners in the references of objects that she
 // may read, and no object that she may not write may change.
 func (w *world) eve(ctx context.Context, _ step) error {
-	before, err := w.look(ctx)
+	before, err := w.observe(ctx)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (w *world) eve(ctx context.Context, _ step) error {
 			}
 		}
 	}
-	after, err := w.look(ctx)
+	after, err := w.observe(ctx)
 	if err != nil {
 		return err
 	}

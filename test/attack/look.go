@@ -40,7 +40,7 @@ func (w *world) ask(ctx context.Context, into any, codes []int, args ...string) 
 
 // tree compares the trees of nodes with the model, and bounds their size.
 func (w *world) tree(ctx context.Context, s step) error {
-	found, err := w.look(ctx)
+	found, err := w.observe(ctx)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (w *world) lint(ctx context.Context, _ step) (err error) {
 }
 
 func (w *world) lintOnce(ctx context.Context) error {
-	found, err := w.look(ctx)
+	found, err := w.observe(ctx)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (w *world) expected(n node, s seen, left map[int][]owner) map[ownership.Lin
 	}
 	for _, to := range w.graph {
 		switch {
-		case !slices.Contains(s.owners, gone(to.id)):
+		case !slices.Contains(s.owners, absentNode(to.id)):
 		case n.namespace == "" && to.namespace != "":
 			want[ownership.RuleClusterToNamespaced] = true
 			counted++
@@ -187,7 +187,7 @@ func (w *world) expected(n node, s seen, left map[int][]owner) map[ownership.Lin
 
 // fix makes the safe repairs, and checks that they delete nothing and leave no repair to make.
 func (w *world) fix(ctx context.Context, _ step) error {
-	before, err := w.look(ctx)
+	before, err := w.observe(ctx)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (w *world) fix(ctx context.Context, _ step) error {
 			return fmt.Errorf("lint --fix leaves %d safe repairs of %d", again.Status.Applied, repair.Status.Applied)
 		}
 	}
-	after, err := w.look(ctx)
+	after, err := w.observe(ctx)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,8 @@ type attack struct {
 	binary  string
 	scratch string
 	seed    uint64
-	size    int
+	// size is the maximum number of objects of a graph.
+	size int
 	// runs counts worlds, to name them uniquely.
 	runs int
 }
@@ -46,14 +47,14 @@ func main() {
 
 func run(ctx context.Context) error {
 	binary := flag.String("kindred", "bin/kindred", "the binary to attack; \"make build\" makes it")
-	seed := flag.Uint64("seed", 0, "seed of the graphs and of what is done to them (default a random one)")
-	rounds := flag.Int("rounds", 20, "how many graphs are attacked")
+	seed := flag.Uint64("seed", 0, "seed of the graphs and steps (default a random one)")
+	rounds := flag.Int("rounds", 20, "number of graphs to attack")
 	first := flag.Int("round", 0, "the first round, to repeat a failure: -round 7 -rounds 1")
-	size := flag.Int("size", 14, "how many objects a graph has at most, 2 or more")
-	reductions := flag.Int("reductions", 60, "how many smaller rounds are tried after one that fails")
+	size := flag.Int("size", 14, "maximum number of objects of a graph, 2 or more")
+	reductions := flag.Int("reductions", 60, "number of smaller rounds to try after one that fails")
 	flag.Parse()
 	if *size < 2 || *rounds < 1 || *first < 0 || flag.NArg() > 0 {
-		return errors.New("-size is 2 or more, -rounds 1 or more, -round 0 or more, and there are no arguments")
+		return errors.New("-size must be 2 or more, -rounds 1 or more, -round 0 or more, and no arguments are accepted")
 	}
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -64,7 +65,7 @@ func run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(scratch)
 	fmt.Printf("seed %d\n", *seed)
-	own := filepath.Join(scratch, "kindred") // the one that runs the verbs
+	own := filepath.Join(scratch, "kindred") // a copy, so that a new build during the rounds changes nothing
 	if err := servers.CopyBinary(own, *binary); err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func run(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Printf("%d rounds held, %s\n", *rounds, time.Since(began).Round(time.Second))
+	fmt.Printf("%d rounds passed in %s\n", *rounds, time.Since(began).Round(time.Second))
 	return nil
 }
 
@@ -91,27 +92,27 @@ func (a *attack) stop() {
 	}
 }
 
-// other returns the second server.
-func (a *attack) other(ctx context.Context) (_ *server, err error) {
+// targetServer returns the second server, and starts it on the first call.
+func (a *attack) targetServer(ctx context.Context) (_ *server, err error) {
 	if a.second == nil {
 		a.second, err = startServer(ctx, a.binary, filepath.Join(a.scratch, "other"))
 	}
 	return a.second, err
 }
 
-// round attacks one graph, and reduces it if the attack succeeds.
+// round attacks one graph. If the attack finds a violation, it reduces the graph and the steps.
 func (a *attack) round(ctx context.Context, i, reductions int) error {
 	rng := rand.New(rand.NewPCG(a.seed, uint64(i)))
 	g := randomGraph(rng, a.size)
 	r := round{g, randomSteps(rng, g)}
 	fmt.Printf("round %d: %d objects, %d steps\n", i, len(g), len(r.steps))
-	fault := a.attack(ctx, r)
+	fault := a.play(ctx, r)
 	if fault == nil || ctx.Err() != nil {
 		return errors.Join(fault, ctx.Err())
 	}
 	fmt.Printf("round %d fails: %v\nreducing it\n", i, fault)
 	small := shrink(r, reductions, func(r round) bool {
-		err := a.attack(ctx, r)
+		err := a.play(ctx, r)
 		if err != nil && ctx.Err() == nil && verbOf(err) == verbOf(fault) {
 			fault = err
 			return true
@@ -129,15 +130,16 @@ func (r round) String() string {
 	return r.graph.String() + "\n\n" + strings.Join(steps, "\n")
 }
 
-// attack creates the graph of a round in a new world, and carries out the steps.
-func (a *attack) attack(ctx context.Context, r round) (err error) {
+// play creates the graph of a round in a new world, and carries out the steps. It returns the first
+// violation.
+func (a *attack) play(ctx context.Context, r round) (err error) {
 	a.runs++
-	w := &world{server: a.server, run: fmt.Sprintf("r%d", a.runs), graph: r.graph, uids: map[types.UID]int{}, other: a.other}
+	w := &world{server: a.server, run: fmt.Sprintf("r%d", a.runs), graph: r.graph, uids: map[types.UID]int{}, targetServer: a.targetServer}
 	defer func() { err = errors.Join(err, w.remove(ctx)) }()
 	if err := w.create(ctx); err != nil {
 		return err
 	}
-	if _, err := w.await(ctx, "after the creation", w.settled); err != nil {
+	if _, err := w.await(ctx, "after the creation", w.checkSettled); err != nil {
 		return err
 	}
 	for _, s := range r.steps {

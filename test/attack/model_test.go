@@ -24,13 +24,13 @@ func TestSettle(t *testing.T) {
 		graph graph
 		left  map[int][]int
 	}{
-		"no owners":                    {graph{in("a", 0)}, map[int][]int{0: nil}},
-		"a living owner":               {graph{in("a", 0), in("a", 1, 0)}, map[int][]int{0: nil, 1: {0}}},
-		"an absent owner":              {graph{in("a", 0, absent)}, nil},
-		"a living and an absent owner": {graph{in("a", 0), in("a", 1, absent, 0)}, map[int][]int{0: nil, 1: {0}}},
-		"a chain without an end":       {graph{in("a", 0, absent), in("a", 1, 0), in("a", 2, 1)}, nil},
-		"a cycle":                      {graph{in("a", 0, 1), in("a", 1, 0)}, map[int][]int{0: {1}, 1: {0}}},
-		"an owner of an unserved kind": {graph{in("a", 0, absent, unserved)}, map[int][]int{0: {absent, unserved}}},
+		"no owners":                       {graph{in("a", 0)}, map[int][]int{0: nil}},
+		"an existing owner":               {graph{in("a", 0), in("a", 1, 0)}, map[int][]int{0: nil, 1: {0}}},
+		"an absent owner":                 {graph{in("a", 0, absent)}, nil},
+		"an existing and an absent owner": {graph{in("a", 0), in("a", 1, absent, 0)}, map[int][]int{0: nil, 1: {0}}},
+		"a chain below an absent owner":   {graph{in("a", 0, absent), in("a", 1, 0), in("a", 2, 1)}, nil},
+		"a cycle":                         {graph{in("a", 0, 1), in("a", 1, 0)}, map[int][]int{0: {1}, 1: {0}}},
+		"an owner of an unserved kind":    {graph{in("a", 0, absent, unserved)}, map[int][]int{0: {absent, unserved}}},
 		"an owner in another namespace": {
 			graph{in("a", 0), in("b", 1, 0), in("b", 2), in("b", 3, 2, 0)}, map[int][]int{0: nil, 2: nil, 3: {2}},
 		},
@@ -43,7 +43,7 @@ func TestSettle(t *testing.T) {
 				return slices.EqualFunc(got, want, func(o owner, to int) bool { return o.to == to })
 			})
 			if !same {
-				t.Errorf("left are %v, want %v", left, c.left)
+				t.Errorf("settle returns %v, want %v", left, c.left)
 			}
 		})
 	}

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// move moves namespace a and all racks to a second server, and resumes after each interruption. At no
-// time may an object be lost, and at the end none may be in both clusters. It is the last step of
-// a round.
+// move moves namespace a and all racks to a second server. It runs the verb again if the first run was
+// interrupted. At no time may an object be lost, and at the end none may be in both clusters. move is
+// the last step of a round.
 func (w *world) move(ctx context.Context, s step) (err error) {
-	before, err := w.look(ctx)
+	before, err := w.observe(ctx)
 	if err != nil {
 		return err
 	}
@@ -27,35 +27,32 @@ func (w *world) move(ctx context.Context, s step) (err error) {
 	for _, n := range roots {
 		args = append(args, w.argument(n))
 	}
-	other, err := w.other(ctx)
+	other, err := w.targetServer(ctx)
 	if err != nil {
 		return err
 	}
 	target := &world{server: other, run: w.run, graph: w.graph, uids: w.uids}
 	defer func() { err = errors.Join(err, target.remove(ctx)) }()
 	v := verb{config: w.adminConfig(), args: append(args, "--to", other.adminConfig())}
-	for try := range 4 {
-		if try > 0 {
-			s.kill = nobody
-		}
+	for {
 		r, err := w.attempt(ctx, s, v)
 		if err != nil {
 			return err
 		}
-		moved, err := w.nothingLost(ctx, target, before)
+		moved, err := w.checkNothingLost(ctx, target, before)
 		if err != nil {
 			return fmt.Errorf("%w; kindred %q: %s", err, v.args, r)
 		}
 		switch {
 		case r.code == 0:
-			return w.moved(ctx, target, before, roots, moved)
-		case s.kill == nobody && len(moved) == 0 && strings.Contains(r.err, "refused"):
+			return w.checkMoved(ctx, target, before, roots, moved)
+		case s.kill == noVictim && len(moved) == 0 && strings.Contains(r.err, "refused"):
 			return w.restored(ctx, before)
-		case s.kill == nobody:
+		case s.kill == noVictim:
 			return fmt.Errorf("kindred %q: %s", v.args, r)
 		}
+		s.kill = noVictim
 	}
-	return nil
 }
 
 // movable returns the roots of a move: nodes in namespace a and cluster-scoped ones.
@@ -68,14 +65,14 @@ func (w *world) movable(found map[int]seen) (roots []node) {
 	return roots
 }
 
-// nothingLost checks that every object is in one of the clusters, and returns those at the target.
-func (w *world) nothingLost(ctx context.Context, target *world, before map[int]seen) (map[int]seen, error) {
+// checkNothingLost checks that every object is in one of the clusters, and returns those at the target.
+func (w *world) checkNothingLost(ctx context.Context, target *world, before map[int]seen) (map[int]seen, error) {
 	// In this order an object that moves meanwhile is seen twice rather than missed.
-	source, err := w.look(ctx)
+	source, err := w.observe(ctx)
 	if err != nil {
 		return nil, err
 	}
-	moved, err := target.look(ctx)
+	moved, err := target.observe(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -88,9 +85,9 @@ func (w *world) nothingLost(ctx context.Context, target *world, before map[int]s
 	return moved, nil
 }
 
-// moved checks the result of a move.
-func (w *world) moved(ctx context.Context, target *world, before map[int]seen, roots []node, moved map[int]seen) error {
-	source, err := w.look(ctx)
+// checkMoved checks the result of a move.
+func (w *world) checkMoved(ctx context.Context, target *world, before map[int]seen, roots []node, moved map[int]seen) error {
+	source, err := w.observe(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,7 +103,7 @@ func (w *world) moved(ctx context.Context, target *world, before map[int]seen, r
 		if s.held {
 			return fmt.Errorf("n%02d is on hold at the target", id)
 		}
-		want := slices.DeleteFunc(slices.Clone(before[id].owners), func(o string) bool { return !w.went(o, moved) })
+		want := slices.DeleteFunc(slices.Clone(before[id].owners), func(o string) bool { return !ownerMoved(o, moved) })
 		if !slices.Equal(s.owners, want) {
 			return fmt.Errorf("n%02d has owners %q at the target, want %q", id, s.owners, want)
 		}
@@ -114,9 +111,9 @@ func (w *world) moved(ctx context.Context, target *world, before map[int]seen, r
 	return nil
 }
 
-// went reports whether the owner of a reference is among the objects that were moved. An owner that
-// is gone is not, even if its node exists again.
-func (w *world) went(reference string, moved map[int]seen) bool {
+// ownerMoved reports whether the owner of a reference is among the moved objects. An absent owner is
+// not, even if its node exists again with another UID.
+func ownerMoved(reference string, moved map[int]seen) bool {
 	if strings.HasSuffix(reference, goneSuffix) {
 		return false
 	}

@@ -27,7 +27,7 @@ func TestShrink(t *testing.T) {
 			t.Fatalf("seed %d: the round does not fail any more:\n%s", seed, small)
 		}
 		n, _ := small.graph.find(from)
-		if len(small.graph) != 2 || len(n.owners) != 1 || len(small.steps) != 1 || len(small.steps[0].targets) > 1 || small.steps[0].kill != nobody {
+		if len(small.graph) != 2 || len(n.owners) != 1 || len(small.steps) != 1 || len(small.steps[0].targets) > 1 || small.steps[0].kill != noVictim {
 			t.Errorf("seed %d: more than needed is left:\n%s", seed, small)
 		}
 	}

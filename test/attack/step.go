@@ -17,7 +17,7 @@ import (
 type victim string
 
 const (
-	nobody    victim = ""
+	noVictim  victim = ""
 	theServer victim = "server"
 	theClient victim = "client"
 )
@@ -48,7 +48,7 @@ func (s step) String() string {
 	if s.together {
 		text += ", by two clients at the same time"
 	}
-	if s.kill != nobody {
+	if s.kill != noVictim {
 		text += fmt.Sprintf(", SIGKILL of the %s after %s", s.kill, s.after)
 	}
 	return text
@@ -62,8 +62,8 @@ func (s step) simpler() (steps []step) {
 			steps = append(steps, less)
 		}
 	}
-	if less := s; s.kill != nobody {
-		less.kill = nobody
+	if less := s; s.kill != noVictim {
+		less.kill = noVictim
 		steps = append(steps, less)
 	}
 	if less := s; s.together {
@@ -132,7 +132,7 @@ func randomKill(rng *rand.Rand) (victim, time.Duration) {
 	case 1:
 		return theClient, after
 	}
-	return nobody, 0
+	return noVictim, 0
 }
 
 // targets returns the existing nodes of a step.

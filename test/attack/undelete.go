@@ -40,7 +40,7 @@ func (w *world) undelete(ctx context.Context, s step) error {
 		said = append(said, again...)
 	}
 	if _, err := w.await(ctx, "after the undeletion", func(found map[int]seen) error { return w.sameGraph(deleted.before, found) }); err != nil {
-		return fmt.Errorf("%w\nbefore there was\n%s\nthe verb said\n%s", err, described(deleted.before), strings.Join(said, "\n"))
+		return fmt.Errorf("%w\nbefore there was\n%s\nthe verb said\n%s", err, describe(deleted.before), strings.Join(said, "\n"))
 	}
 	return nil
 }
@@ -75,13 +75,13 @@ func (w *world) undeleteInOrder(ctx context.Context, s step, targets []node) (sa
 			return said, err
 		}
 		said = append(said, fmt.Sprintf("n%02d: %s", n.id, r))
-		s.kill = nobody
+		s.kill = noVictim
 	}
 	return said, nil
 }
 
 func (w *world) restored(ctx context.Context, before map[int]seen) error {
-	found, err := w.look(ctx)
+	found, err := w.observe(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (w *world) comparable(id int, s seen) seen {
 		}
 		var to int
 		_, err := fmt.Sscanf(o, "n%d", &to)
-		return err == nil && (o == gone(to) || !mayOwn(w.graph, to, n))
+		return err == nil && (o == absentNode(to) || !mayOwn(w.graph, to, n))
 	})
 	return s
 }

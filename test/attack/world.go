@@ -38,8 +38,8 @@ type world struct {
 	uids map[types.UID]int
 	// deleted is the last deletion, which an undeletion undoes.
 	deleted *deletion
-	// other returns the target server of moves.
-	other func(context.Context) (*server, error)
+	// targetServer returns the target server of moves.
+	targetServer func(context.Context) (*server, error)
 }
 
 func (w *world) name(n node) string { return fmt.Sprintf("%s-n%02d", w.run, n.id) }
@@ -51,7 +51,7 @@ func (w *world) namespace(n node) string {
 	return w.run + "-" + n.namespace
 }
 
-// argument returns the argument that names a node.
+// argument returns the command-line argument that names a node, as kubectl does.
 func (w *world) argument(n node) string {
 	return strings.TrimSuffix(n.kind.Resource+"."+n.kind.Group, ".") + "/" + w.name(n)
 }
@@ -110,6 +110,7 @@ func manifest(apiVersion, kind, name string) *unstructured.Unstructured {
 	return object
 }
 
+// object returns the object to create for a node, without owner references.
 func (w *world) object(n node) *unstructured.Unstructured {
 	object := manifest(n.kind.GroupVersion().String(), n.kind.name, w.name(n))
 	object.SetNamespace(w.namespace(n))
@@ -120,6 +121,7 @@ func (w *world) object(n node) *unstructured.Unstructured {
 
 const absentUID = "00000000-0000-4000-8000-00000000dead"
 
+// references returns the owner references of a node, given the UIDs of the nodes.
 func (w *world) references(n node, uids map[int]types.UID) (refs []metav1.OwnerReference) {
 	for _, o := range n.owners {
 		ref := metav1.OwnerReference{APIVersion: racks.GroupVersion().String(), Kind: racks.name, Name: "never", UID: absentUID}
@@ -177,8 +179,8 @@ func (s seen) String() string {
 	return text
 }
 
-// look returns the state of the existing nodes.
-func (w *world) look(ctx context.Context) (map[int]seen, error) {
+// observe returns the state of the existing nodes, and adds their UIDs to w.uids.
+func (w *world) observe(ctx context.Context) (map[int]seen, error) {
 	found := map[int]seen{}
 	references := map[int][]metav1.OwnerReference{}
 	for _, k := range kinds {
@@ -199,7 +201,7 @@ func (w *world) look(ctx context.Context) (map[int]seen, error) {
 	}
 	for id, s := range found {
 		for _, ref := range references[id] {
-			s.owners = append(s.owners, w.called(ref, found))
+			s.owners = append(s.owners, w.notation(ref, found))
 		}
 		slices.Sort(s.owners)
 		found[id] = s
@@ -207,8 +209,8 @@ func (w *world) look(ctx context.Context) (map[int]seen, error) {
 	return found, nil
 }
 
-// called returns an owner reference in the notation of the graph.
-func (w *world) called(ref metav1.OwnerReference, found map[int]seen) string {
+// notation returns an owner reference in the notation of the graph.
+func (w *world) notation(ref metav1.OwnerReference, found map[int]seen) string {
 	o := owner{controller: ref.Controller != nil && *ref.Controller, block: ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion}
 	id, known := w.uids[ref.UID]
 	switch {
@@ -216,7 +218,7 @@ func (w *world) called(ref metav1.OwnerReference, found map[int]seen) string {
 		o.to = id
 		return o.String()
 	case known:
-		return gone(id)
+		return absentNode(id)
 	case ref.Kind == "Thing":
 		o.to = unserved
 	case ref.UID == absentUID:
@@ -227,37 +229,38 @@ func (w *world) called(ref metav1.OwnerReference, found map[int]seen) string {
 	return o.String()
 }
 
-// gone returns the notation of a reference to a node that does not exist.
-func gone(id int) string { return fmt.Sprintf("n%02d%s", id, goneSuffix) }
+// absentNode returns the notation of a reference to a node that does not exist.
+func absentNode(id int) string { return fmt.Sprintf("n%02d%s", id, goneSuffix) }
 
 const goneSuffix = " that is gone"
 
-// await waits until check returns no error.
+// await waits until check returns no error, and returns the state that it checked last.
 func (w *world) await(ctx context.Context, what string, check func(map[int]seen) error) (map[int]seen, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var last error
-	var there map[int]seen
+	var latest map[int]seen
 	for {
-		found, err := w.look(ctx)
+		found, err := w.observe(ctx)
 		if err == nil {
 			if err = check(found); err == nil {
 				return found, nil
 			}
-			there = found
+			latest = found
 		}
-		if last == nil || ctx.Err() == nil {
+		if last == nil || ctx.Err() == nil { // The error of the timeout explains nothing.
 			last = err
 		}
 		select {
 		case <-ctx.Done():
-			return there, fmt.Errorf("%s: %w; there is\n%s", what, last, described(there))
+			return latest, fmt.Errorf("%s: %w; the objects are\n%s", what, last, describe(latest))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-func described(found map[int]seen) string {
+// describe lists the nodes with their states.
+func describe(found map[int]seen) string {
 	var lines []string
 	for _, id := range slices.Sorted(maps.Keys(found)) {
 		lines = append(lines, fmt.Sprintf("n%02d %s", id, found[id]))
@@ -265,19 +268,19 @@ func described(found map[int]seen) string {
 	return strings.Join(lines, "\n")
 }
 
-// settled compares the state with the model.
-func (w *world) settled(found map[int]seen) error {
-	left := settle(w.graph)
+// checkSettled compares the state with the state in which the model says that the graph settles.
+func (w *world) checkSettled(found map[int]seen) error {
+	left := settle(w.graph) // the nodes that stay, with the owners that they keep
 	for _, n := range w.graph {
-		owners, lives := left[n.id]
+		owners, stays := left[n.id]
 		s, exists := found[n.id]
-		if lives != exists {
-			return fmt.Errorf("n%02d exists: %t, the model says %t", n.id, exists, lives)
+		if stays != exists {
+			return fmt.Errorf("n%02d exists: %t, the model says %t", n.id, exists, stays)
 		}
 		var want []string
 		for _, o := range owners {
-			if _, lives := left[o.to]; w.graph.has(o.to) && !lives {
-				want = append(want, gone(o.to)) // The collector leaves it beside an owner that it cannot resolve.
+			if _, stays := left[o.to]; w.graph.has(o.to) && !stays {
+				want = append(want, absentNode(o.to)) // The collector leaves it beside an owner that it cannot resolve.
 				continue
 			}
 			want = append(want, o.String())
