@@ -224,7 +224,7 @@ func TestUndeleteAsItWas(t *testing.T) {
 	owner := "{apiVersion: v1, kind: ConfigMap, name: root, uid: " + s.uid("configmap/root") + "}"
 	s.input(strings.ReplaceAll(oneOfEach, "OWNER", owner), "create", "-f", "-")
 	s.eventually("all pods run or have ended", func() error {
-		pods := s.running()
+		pods := s.podPhases()
 		if all := strings.Join(pods, " "); len(pods) != 10 || strings.Count(all, "Running") != 9 || !strings.Contains(all, "Succeeded") {
 			return fmt.Errorf("%v", pods)
 		}

@@ -27,8 +27,8 @@ func (s *session) undelete(want string, args ...string) {
 	}
 }
 
-// running returns the pods with their phases.
-func (s *session) running() (pods []string) {
+// podPhases returns a line for each pod with its name and phase, sorted.
+func (s *session) podPhases() (pods []string) {
 	s.Helper()
 	for _, pod := range s.pods("") {
 		pods = append(pods, fmt.Sprintf("%s %s", pod.Name, pod.Status.Phase))
@@ -98,7 +98,7 @@ spec: {containers: [{name: c, image: any}]}
 	s.jobEnds("done", "complete")
 	var before []string
 	s.eventually("all pods run", func() error {
-		if before = s.running(); len(before) != 10 || strings.Count(strings.Join(before, " "), "Running") != 8 {
+		if before = s.podPhases(); len(before) != 10 || strings.Count(strings.Join(before, " "), "Running") != 8 {
 			return fmt.Errorf("%v", before)
 		}
 		return nil
@@ -113,7 +113,7 @@ spec: {containers: [{name: c, image: any}]}
 	s.contains(r.out, "Namespace shop was deleted ", "│  ├─ Pod/done-", "left      its controller recreates it", "restored: ")
 	var after []string
 	s.eventually("the pods run again", func() error {
-		if after = s.running(); !slices.Equal(before, after) {
+		if after = s.podPhases(); !slices.Equal(before, after) {
 			return fmt.Errorf("%s", cmp.Diff(before, after))
 		}
 		return nil
@@ -128,7 +128,7 @@ spec: {containers: [{name: c, image: any}]}
 		if owner := metav1.GetControllerOf(&pod); pod.Name != "alone" && s.jsonpath("{.metadata.uid}", owner.Kind, owner.Name) != string(owner.UID) {
 			t.Errorf("%s is owned by %+v", pod.Name, owner)
 		}
-		if len(pod.Annotations)-len(withoutHold(pod)) > 0 || len(pod.Spec.SchedulingGates) > 0 {
+		if _, held := pod.Annotations["ownership.kindred.dev/hold"]; held || len(pod.Spec.SchedulingGates) > 0 {
 			t.Errorf("%s is on hold: %v, %v", pod.Name, pod.Annotations, pod.Spec.SchedulingGates)
 		}
 	}
@@ -138,7 +138,7 @@ spec: {containers: [{name: c, image: any}]}
 	if made := s.kubectl("get", "events", "-o", `jsonpath={range .items[?(@.reason=="SuccessfulCreate")]}{.message}{"\n"}{end}`); made != "" {
 		t.Errorf("recreated:\n%s", made)
 	}
-	if pods := s.running(); !slices.Equal(before, pods) {
+	if pods := s.podPhases(); !slices.Equal(before, pods) {
 		t.Errorf("a second later:\n%s", cmp.Diff(before, pods))
 	}
 
@@ -148,19 +148,9 @@ spec: {containers: [{name: c, image: any}]}
 	s.prints("any", "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 }
 
-func withoutHold(pod corev1.Pod) map[string]string {
-	rest := map[string]string{}
-	for key, value := range pod.Annotations {
-		if key != "ownership.kindred.dev/hold" {
-			rest[key] = value
-		}
-	}
-	return rest
-}
-
-// TestUndeleteOnANode: containers run again. Pods that were still stopping are recreated by their
-// controller; they cannot be restored.
-func TestUndeleteOnANode(t *testing.T) {
+// TestUndeleteOnNode: the containers of restored pods run again. Pods that were still stopping are not
+// restored; their controller recreates them.
+func TestUndeleteOnNode(t *testing.T) {
 	s := withNode(t)
 	s.apply(`
 apiVersion: apps/v1
@@ -175,7 +165,7 @@ spec:
       containers: [{name: c, image: "` + image + `", command: [sleep, "3600"]}]
 `)
 	s.kubectl("rollout", "status", "deployment/web", "--timeout", patience.String())
-	was := s.pods("app=web")[0]
+	before := s.pods("app=web")[0]
 	s.kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout", patience.String())
 	s.undelete(`
 OBJECT  OUTCOME  NOTES
@@ -185,10 +175,10 @@ Deployment/web  restored
 
 restored: 3`, "deployment/web")
 	s.kubectl("rollout", "status", "deployment/web", "--timeout", patience.String())
-	s.ready(was.Name)
-	is := s.pods("app=web")
-	if len(is) != 1 || is[0].Name != was.Name || is[0].UID == was.UID || is[0].Status.ContainerStatuses[0].ContainerID == was.Status.ContainerStatuses[0].ContainerID {
-		t.Errorf("there are %+v", is)
+	s.ready(before.Name)
+	after := s.pods("app=web")
+	if len(after) != 1 || after[0].Name != before.Name || after[0].UID == before.UID || after[0].Status.ContainerStatuses[0].ContainerID == before.Status.ContainerStatuses[0].ContainerID {
+		t.Errorf("want one new pod with the name and a new container, got %+v", after)
 	}
 
 	s.kubectl("delete", "deployment", "web", "--wait=false")
@@ -212,8 +202,8 @@ restored: 3`, "deployment/web")
 	})
 }
 
-// TestUndeleteOfADefinition restores a CRD and its objects, with references between them.
-func TestUndeleteOfADefinition(t *testing.T) {
+// TestUndeleteDefinition restores a CRD and its objects, with references between them.
+func TestUndeleteDefinition(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--no-node"))
 	s.apply(`
 apiVersion: apiextensions.k8s.io/v1
@@ -337,9 +327,9 @@ ConfigMap/there  restored
 restored: 1`, "configmap/there")
 }
 
-// TestUndeleteWhatCanLive: claims keep their volumes, tokens follow their accounts, and objects
-// that would be deleted at once are not restored.
-func TestUndeleteWhatCanLive(t *testing.T) {
+// TestUndeleteVolumesTokensAndSurplusPods: claims are bound to their volumes again, tokens are issued for
+// the restored accounts, and a pod that its controller would delete at once is not restored.
+func TestUndeleteVolumesTokensAndSurplusPods(t *testing.T) {
 	s := newSession(t, ownCluster(t, "--simulated-nodes", "1", "--no-node"))
 	s.kubectl("create", "namespace", "data")
 	s = inNamespace(t, s.cluster, "data")
@@ -386,7 +376,7 @@ spec:
 	s.kubectl("patch", "persistentvolume", "kept", "-p", `{"spec":{"claimRef":{"kind":"PersistentVolumeClaim","apiVersion":"v1","namespace":"data","name":"kept","uid":"`+uid+`"}}}`)
 	var pods []string
 	s.eventually("the pods run", func() error {
-		if pods = s.running(); len(pods) != 2 || strings.Count(strings.Join(pods, " "), "Running") != 2 {
+		if pods = s.podPhases(); len(pods) != 2 || strings.Count(strings.Join(pods, " "), "Running") != 2 {
 			return fmt.Errorf("%v", pods)
 		}
 		return nil
@@ -418,10 +408,10 @@ spec:
 		return nil
 	})
 
-	pod, _, _ := strings.Cut(s.running()[0], " ")
+	pod, _, _ := strings.Cut(s.podPhases()[0], " ")
 	s.kubectl("delete", "pod", pod, "--timeout", patience.String())
 	s.eventually("another pod is in its place", func() error {
-		if pods = s.running(); len(pods) != 2 {
+		if pods = s.podPhases(); len(pods) != 2 {
 			return fmt.Errorf("%v", pods)
 		}
 		return nil
@@ -432,7 +422,7 @@ spec:
 		}
 		s.contains(r.out, "its controller ReplicaSet web has all its pods (2 of 2) and would delete another one", `"outcome": "Left"`)
 	}
-	if now := s.running(); !slices.Equal(now, pods) {
+	if now := s.podPhases(); !slices.Equal(now, pods) {
 		t.Errorf("%v became %v", pods, now)
 	}
 }
