@@ -21,6 +21,7 @@ import (
 	"github.com/kindred-project/kindred/internal/apiserver"
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/controllers"
+	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/ownership/review"
 	"github.com/kindred-project/kindred/internal/scheduler"
@@ -37,7 +38,9 @@ type Cluster struct {
 	reviews review.Reviews
 	caches  controllers.Caches
 	serving serving
-	machine *machine
+	// controllerStarts learns which controllers have started.
+	controllerStarts control.Starts
+	machine          *machine
 
 	// parts are clients of the API: they stop before it.
 	parts group
@@ -216,8 +219,8 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	c.parts.start("controllers", c.fail, manager.Start)
 	c.parts.start("garbage collector", c.fail, collector.Run)
 	c.parts.start("scheduler", c.fail, schedule.Run)
-	if !manager.GetCache().WaitForCacheSync(ctx) {
-		return ctx.Err()
+	if err := c.controllerStarts.Wait(ctx); err != nil {
+		return err
 	}
 	if err := await(ctx, collector.Synced()); err != nil {
 		return err

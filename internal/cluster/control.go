@@ -95,7 +95,7 @@ func (c *Cluster) environment(mgr manager.Manager, as identity, source string) (
 	if err != nil {
 		return control.Env{}, err
 	}
-	return control.Env{Manager: mgr, Client: writer, Live: live, Discovery: served, Events: events, Clock: c.config.Clock}, nil
+	return control.Env{Manager: mgr, Client: writer, Live: live, Discovery: served, Events: events, Clock: c.config.Clock, Starts: &c.controllerStarts}, nil
 }
 
 // jsonApply requests JSON responses to server-side apply, because controller-runtime decodes only

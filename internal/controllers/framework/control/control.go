@@ -56,17 +56,20 @@ type Env struct {
 	Events record.EventRecorder
 	// Clock is the only source of time.
 	Clock clock.WithTicker
+	// Starts, if set, learns when the controller has started.
+	Starts *Starts
 }
 
 // Options returns the options of a controller with the given number of workers. The
 // delays of its queue follow the Env's clock, so that tests which move the clock also
 // move RequeueAfter.
 func (e Env) Options(workers int) controller.Options {
+	started := e.Starts.expect()
 	return controller.Options{
 		MaxConcurrentReconciles: workers,
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-			return workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
-				workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, Clock: e.Clock})
+			return &queue{started: started, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
+				workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, Clock: e.Clock})}
 		},
 	}
 }
