@@ -76,8 +76,8 @@ type Reviews struct {
 	sources atomic.Pointer[Sources]
 }
 
-// Connect sets the sources. The API is served before the sources exist; until then, reviews are
-// refused.
+// Connect sets the sources. Call it when the collector has listed all objects. The API is served
+// before that; until then, reviews are refused.
 func (r *Reviews) Connect(s Sources) { r.sources.Store(&s) }
 
 func (r *Reviews) connected() *Sources {
@@ -222,7 +222,7 @@ func (e *endpoint[T]) Create(ctx context.Context, obj runtime.Object, validate r
 	}
 	sources := e.reviews.connected()
 	if sources == nil {
-		return nil, apierrors.NewServiceUnavailable("the garbage collector has not started yet; try again")
+		return nil, apierrors.NewServiceUnavailable("the cluster is starting, and the garbage collector has not listed all objects yet; try again")
 	}
 	q := &question{Sources: *sources, policy: e.policy, access: newAccess(e.policy.Authorizer, caller)}
 	q.dryRun = options != nil && len(options.DryRun) > 0
