@@ -70,12 +70,12 @@ func TestValidatingPolicies(t *testing.T) {
 				`spec.matchConstraints.excludeResourceRules[0].resourceNames[2]: Duplicate value: "c"`,
 			},
 		},
-		"an expression that is none": {
+		"an invalid expression": {
 			change: func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.Validations[0].Expression = "object.x in [1, 2" },
 			want: []string{"spec.validations[0].expression: Invalid value: \"object.x in [1, 2\": compilation failed: ERROR: <input>:1:18: Syntax error: mismatched input '<EOF>' expecting {']', ','}\n" +
 				" | object.x in [1, 2\n | .................^"},
 		},
-		"no bool": {
+		"not a bool": {
 			change: func(s *admissionv1.ValidatingAdmissionPolicySpec) { s.Validations[0].Expression = "object.size() + 1" },
 			want:   []string{`spec.validations[0].expression: Invalid value: "object.size() + 1": must evaluate to bool but got int`},
 		},
@@ -88,7 +88,7 @@ func TestValidatingPolicies(t *testing.T) {
 			s.Validations[0] = admissionv1.Validation{Expression: "params.a == 1", MessageExpression: "string(params.b)"}
 			s.MatchConditions = []admissionv1.MatchCondition{{Name: "a", Expression: "params.c == 'd'"}}
 		}},
-		"a kind that cannot be": {
+		"an invalid kind": {
 			change: func(s *admissionv1.ValidatingAdmissionPolicySpec) {
 				s.ParamKind = &admissionv1.ParamKind{APIVersion: "a/b/c", Kind: "_"}
 			},
@@ -108,7 +108,7 @@ func TestValidatingPolicies(t *testing.T) {
 				"spec.variables[4].expression: Required value: expression is not specified",
 			},
 		},
-		"no such variable": {
+		"an unknown variable": {
 			change: func(s *admissionv1.ValidatingAdmissionPolicySpec) {
 				s.Validations[0].Expression = "variables.b == 2"
 			},
@@ -147,9 +147,9 @@ func TestValidatingPolicies(t *testing.T) {
 	}
 }
 
-// TestConditionsOfAnOldPolicy are looked at again only if they, or the kind of
-// parameters, change.
-func TestConditionsOfAnOldPolicy(t *testing.T) {
+// TestStoredConditions checks that match conditions are validated again only if they, or the
+// paramKind, change.
+func TestStoredConditions(t *testing.T) {
 	old := validatingPolicyWith(func(s *admissionv1.ValidatingAdmissionPolicySpec) {
 		s.MatchConditions = []admissionv1.MatchCondition{{Name: "a", Expression: "params.a == 1"}}
 	})
@@ -234,7 +234,7 @@ func TestMutatingPolicies(t *testing.T) {
 				"spec.mutations[4].applyConfiguration.expression: Required value",
 			},
 		},
-		"no object": {
+		"not an object": {
 			change: func(s *admissionv1.MutatingAdmissionPolicySpec) { s.Mutations[0] = apply("true") },
 			want:   []string{`spec.mutations[0].applyConfiguration.expression: Invalid value: "true": must evaluate to Object but got bool`},
 		},
@@ -255,7 +255,7 @@ func TestMutatingPolicies(t *testing.T) {
 	}
 }
 
-// asked records what the authorizer is asked, and answers no.
+// asked is an authorizer that records requests and denies them.
 type asked struct{ attributes []authorizer.Attributes }
 
 func (a *asked) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -271,7 +271,7 @@ func (a *asked) EvaluateConditions(context.Context, authorizer.ConditionsAwareDe
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-func TestWhoBindsParametersMustReadThem(t *testing.T) {
+func TestBindingRequiresPermissionToReadParams(t *testing.T) {
 	policy := validatingPolicyWith(func(s *admissionv1.ValidatingAdmissionPolicySpec) {
 		s.ParamKind = &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
 	})
@@ -287,11 +287,11 @@ func TestWhoBindsParametersMustReadThem(t *testing.T) {
 		binding              *admissionv1.ValidatingAdmissionPolicyBinding
 		verb, resource, want string
 	}{
-		"one object": {binding("p.example.com", &admissionv1.ParamRef{Name: "a", Namespace: "n"}), "get", "configmaps",
+		"a named object": {binding("p.example.com", &admissionv1.ParamRef{Name: "a", Namespace: "n"}), "get", "configmaps",
 			`spec.paramRef: Forbidden: user &{me  [] map[]} does not have "get" permission on the object referenced by paramRef`},
-		"those selected": {binding("p.example.com", &admissionv1.ParamRef{Selector: &metav1.LabelSelector{}}), "list", "configmaps",
+		"selected objects": {binding("p.example.com", &admissionv1.ParamRef{Selector: &metav1.LabelSelector{}}), "list", "configmaps",
 			`spec.paramRef: Forbidden: user &{me  [] map[]} does not have "list" permission on the object referenced by paramRef`},
-		"of no policy": {binding("none", &admissionv1.ParamRef{Name: "a"}), "get", "*",
+		"an unknown policy": {binding("none", &admissionv1.ParamRef{Name: "a"}), "get", "*",
 			`spec.paramRef: Forbidden: unable to get policy none to determine minimum required permissions and user &{me  [] map[]} does not have "get" permission for all groups, versions and resources`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestWhoBindsParametersMustReadThem(t *testing.T) {
 	}
 }
 
-func TestColumnsOfPolicies(t *testing.T) {
+func TestPolicyColumns(t *testing.T) {
 	cells := func(binding *admissionv1.ValidatingAdmissionPolicyBinding) []any {
 		var out []any
 		for _, column := range validatingPolicyBinding(params{}).Columns {

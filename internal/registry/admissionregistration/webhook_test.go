@@ -17,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
-// texts are the messages of errors, which name type, field and value.
+// texts returns the messages of errors, with type, field and value.
 func texts(errs field.ErrorList) []string {
 	var out []string
 	for _, err := range errs {
@@ -76,7 +76,7 @@ func TestWebhooks(t *testing.T) {
 			change: func(w *admissionv1.ValidatingWebhook) { w.SideEffects = new(admissionv1.SideEffectClassSome) },
 			want:   []string{`webhooks[0].sideEffects: Unsupported value: "Some": supported values: "None", "NoneOnDryRun"`},
 		},
-		"no side effects given": {
+		"no side effects": {
 			change: func(w *admissionv1.ValidatingWebhook) { w.SideEffects = nil },
 			want:   []string{"webhooks[0].sideEffects: Required value: must specify one of None, NoneOnDryRun"},
 		},
@@ -84,7 +84,7 @@ func TestWebhooks(t *testing.T) {
 			change: func(w *admissionv1.ValidatingWebhook) { w.TimeoutSeconds = new(int32(31)) },
 			want:   []string{"webhooks[0].timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds"},
 		},
-		"no client": {
+		"no client config": {
 			change: func(w *admissionv1.ValidatingWebhook) { w.ClientConfig.URL = nil },
 			want:   []string{"webhooks[0].clientConfig: Required value: exactly one of url or service is required"},
 		},
@@ -129,7 +129,7 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
-func TestStaticNamesAreReserved(t *testing.T) {
+func TestStaticNames(t *testing.T) {
 	c := validatingWebhooks(func(*admissionv1.ValidatingWebhook) {})
 	c.Name = "a.static.k8s.io"
 	const problem = `names ending with ".static.k8s.io" are reserved for static manifest-based configurations and cannot be managed via the API`
@@ -140,9 +140,9 @@ func TestStaticNamesAreReserved(t *testing.T) {
 	}
 }
 
-// TestOldWebhooksMayStay checks that values that newer rules reject may stay, and that valid values
-// may not become invalid.
-func TestOldWebhooksMayStay(t *testing.T) {
+// TestStoredWebhooks checks that stored values that newer rules reject stay valid, and that valid
+// ones cannot become invalid.
+func TestStoredWebhooks(t *testing.T) {
 	wrong := func(w *admissionv1.ValidatingWebhook) {
 		w.SideEffects, w.AdmissionReviewVersions = new(admissionv1.SideEffectClassUnknown), []string{"v9"}
 		w.ObjectSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: []string{"-"}}}}
@@ -175,7 +175,7 @@ func TestMutatingWebhooks(t *testing.T) {
 	expect(t, checktest.Errors(t.Context(), MutatingWebhookConfiguration.Validate, c), `webhooks[0].reinvocationPolicy: Unsupported value: "Always": supported values: "IfNeeded", "Never"`)
 }
 
-func TestGenerationsOfWebhooks(t *testing.T) {
+func TestWebhookGeneration(t *testing.T) {
 	c := validatingWebhooks(func(*admissionv1.ValidatingWebhook) {})
 	c.Generation = 7
 	ValidatingWebhookConfiguration.Prepare(t.Context(), c, nil)
@@ -202,7 +202,7 @@ func TestRules(t *testing.T) {
 			change: func(r *admissionv1.RuleWithOperations) { *r = admissionv1.RuleWithOperations{} },
 			want:   []string{"rule.operations: Required value", "rule.apiGroups: Required value", "rule.apiVersions: Required value", "rule.resources: Required value"},
 		},
-		"wildcards beside others": {
+		"wildcards with other items": {
 			change: func(r *admissionv1.RuleWithOperations) {
 				r.Operations = []admissionv1.OperationType{"*", "CREATE"}
 				r.APIGroups, r.APIVersions, r.Resources = []string{"*", "a"}, []string{"*", ""}, []string{"*", "a"}
@@ -245,7 +245,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestWarningsOfRules(t *testing.T) {
+func TestRuleWarnings(t *testing.T) {
 	c := validatingWebhooks(func(w *admissionv1.ValidatingWebhook) {
 		w.Rules = []admissionv1.RuleWithOperations{
 			{Rule: admissionv1.Rule{APIGroups: []string{"*"}, Resources: []string{"tokenreviews"}}},

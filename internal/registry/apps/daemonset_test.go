@@ -35,19 +35,19 @@ func TestDaemonSet(t *testing.T) {
 		change func(*appsv1.DaemonSet)
 		want   []string
 	}{
-		"good":            {func(*appsv1.DaemonSet) {}, nil},
-		"on delete":       {func(d *appsv1.DaemonSet) { d.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: "OnDelete"} }, nil},
-		"surge":           {rolling(number(0), percent("10%")), nil},
-		"both":            {rolling(number(1), number(1)), []string{"spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero"}},
-		"neither":         {rolling(percent("0%"), number(0)), []string{"spec.updateStrategy.rollingUpdate.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"}},
-		"above all":       {rolling(percent("101%"), number(0)), []string{`spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%`}},
-		"no parameters":   {func(d *appsv1.DaemonSet) { d.Spec.UpdateStrategy.RollingUpdate = nil }, []string{"spec.updateStrategy.rollingUpdate: Required value"}},
-		"strategy":        {func(d *appsv1.DaemonSet) { d.Spec.UpdateStrategy.Type = "Magic" }, []string{"spec.updateStrategy: Unsupported value"}},
-		"no selector":     {func(d *appsv1.DaemonSet) { d.Spec.Selector = nil }, []string{"spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template `labels`"}},
-		"empty selector":  {func(d *appsv1.DaemonSet) { d.Spec.Selector = &metav1.LabelSelector{} }, []string{"spec.selector: Invalid value: {}: empty selector is invalid for daemonset"}},
-		"runs once":       {func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.RestartPolicy = "Never" }, []string{`spec.template.spec.restartPolicy: Unsupported value: "Never"`}},
-		"runs for a time": {func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.ActiveDeadlineSeconds = new(int64(5)) }, []string{"spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in DaemonSet is not Supported"}},
-		"numbers":         {func(d *appsv1.DaemonSet) { d.Spec.MinReadySeconds, d.Spec.RevisionHistoryLimit = -1, new(int32(-1)) }, []string{"spec.minReadySeconds: Invalid value: -1", "spec.revisionHistoryLimit: Invalid value: -1"}},
+		"good":                  {func(*appsv1.DaemonSet) {}, nil},
+		"on delete":             {func(d *appsv1.DaemonSet) { d.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: "OnDelete"} }, nil},
+		"surge":                 {rolling(number(0), percent("10%")), nil},
+		"both":                  {rolling(number(1), number(1)), []string{"spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero"}},
+		"neither":               {rolling(percent("0%"), number(0)), []string{"spec.updateStrategy.rollingUpdate.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"}},
+		"more than 100 percent": {rolling(percent("101%"), number(0)), []string{`spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%`}},
+		"no parameters":         {func(d *appsv1.DaemonSet) { d.Spec.UpdateStrategy.RollingUpdate = nil }, []string{"spec.updateStrategy.rollingUpdate: Required value"}},
+		"strategy":              {func(d *appsv1.DaemonSet) { d.Spec.UpdateStrategy.Type = "Magic" }, []string{"spec.updateStrategy: Unsupported value"}},
+		"no selector":           {func(d *appsv1.DaemonSet) { d.Spec.Selector = nil }, []string{"spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template `labels`"}},
+		"empty selector":        {func(d *appsv1.DaemonSet) { d.Spec.Selector = &metav1.LabelSelector{} }, []string{"spec.selector: Invalid value: {}: empty selector is invalid for daemonset"}},
+		"restart policy Never":  {func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.RestartPolicy = "Never" }, []string{`spec.template.spec.restartPolicy: Unsupported value: "Never"`}},
+		"active deadline":       {func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.ActiveDeadlineSeconds = new(int64(5)) }, []string{"spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in DaemonSet is not Supported"}},
+		"numbers":               {func(d *appsv1.DaemonSet) { d.Spec.MinReadySeconds, d.Spec.RevisionHistoryLimit = -1, new(int32(-1)) }, []string{"spec.minReadySeconds: Invalid value: -1", "spec.revisionHistoryLimit: Invalid value: -1"}},
 	} {
 		wantErrors(t, name, checktest.Errors(t.Context(), DaemonSet.Validate, newDaemonSet(t, test.change)), test.want...)
 	}
@@ -67,8 +67,8 @@ func TestDaemonSetStatus(t *testing.T) {
 	wantErrors(t, "good", checktest.UpdateErrors(t.Context(), DaemonSet.StatusUpdate.Validate, good, old))
 }
 
-// The count of template changes is the server's: what a client writes there is
-// taken once, on create.
+// TestTemplateGeneration checks that the server counts changes of the template, and that clients
+// can set the count only on create.
 func TestTemplateGeneration(t *testing.T) {
 	with := func(value string) *appsv1.DaemonSet {
 		return newDaemonSet(t, func(d *appsv1.DaemonSet) {
@@ -85,12 +85,12 @@ func TestTemplateGeneration(t *testing.T) {
 		d, old *appsv1.DaemonSet
 		want   string
 	}{
-		"new":           {with(""), nil, "1"},
-		"new and given": {with("7"), nil, "7"},
-		"negative":      {with("-7"), nil, "1"},
-		"set back":      {with("3"), with("7"), "7"},
-		"left out":      {with(""), with("7"), "7"},
-		"new template":  {image(with("")), with("7"), "8"},
+		"new":              {with(""), nil, "1"},
+		"set on create":    {with("7"), nil, "7"},
+		"negative":         {with("-7"), nil, "1"},
+		"decreased":        {with("3"), with("7"), "7"},
+		"omitted":          {with(""), with("7"), "7"},
+		"changed template": {image(with("")), with("7"), "8"},
 	} {
 		DaemonSet.Prepare(t.Context(), test.d, test.old)
 		if got := test.d.Annotations[appsv1.DeprecatedTemplateGeneration]; got != test.want {

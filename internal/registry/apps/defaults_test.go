@@ -21,7 +21,7 @@ func TestDefaults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// All kinds share the defaults of a pod template.
+	// These defaults of a pod template apply to all kinds.
 	template := v1.PodTemplateSpec{Spec: v1.PodSpec{
 		RestartPolicy:                 v1.RestartPolicyAlways,
 		DNSPolicy:                     v1.DNSClusterFirst,
@@ -106,7 +106,7 @@ func TestDefaults(t *testing.T) {
 				Template:                             template,
 			}},
 		},
-		"StatefulSet that names its strategy and no more": {
+		"StatefulSet with only the type of the strategy": {
 			given: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType}}},
 			want: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{
 				Replicas: new(int32(1)), RevisionHistoryLimit: new(int32(10)),

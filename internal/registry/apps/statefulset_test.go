@@ -42,35 +42,35 @@ func TestStatefulSet(t *testing.T) {
 		change func(*appsv1.StatefulSet)
 		want   []string
 	}{
-		"good":               {func(*appsv1.StatefulSet) {}, nil},
-		"parallel":           {func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = "Parallel" }, nil},
-		"management":         {func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = "Random" }, []string{`spec.podManagementPolicy: Invalid value: "Random": must be 'OrderedReady' or 'Parallel'`}},
-		"no management":      {func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = "" }, []string{"spec.podManagementPolicy: Required value"}},
-		"partition":          {rolling(-1, intstr.FromInt32(1)), []string{"spec.updateStrategy.rollingUpdate.partition: Invalid value: -1"}},
-		"none unavailable":   {rolling(0, intstr.FromString("0%")), []string{`spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "0%": cannot be 0`}},
-		"too many":           {rolling(0, intstr.FromString("101%")), []string{`spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%`}},
-		"on delete, rolling": {func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.Type = "OnDelete" }, []string{"spec.updateStrategy.rollingUpdate: Invalid value: {\"partition\":0,\"maxUnavailable\":1}: only allowed for updateStrategy 'RollingUpdate'"}},
-		"alpha strategy":     {func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.Type = "Recreate" }, []string{"spec.updateStrategy: Invalid value: {\"type\":\"Recreate\",\"rollingUpdate\":{\"partition\":0,\"maxUnavailable\":1}}: must be 'RollingUpdate' or 'OnDelete'"}},
-		"no strategy":        {func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.Type = "" }, []string{"spec.updateStrategy: Required value"}},
+		"good":                     {func(*appsv1.StatefulSet) {}, nil},
+		"parallel":                 {func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = "Parallel" }, nil},
+		"management":               {func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = "Random" }, []string{`spec.podManagementPolicy: Invalid value: "Random": must be 'OrderedReady' or 'Parallel'`}},
+		"no pod management policy": {func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = "" }, []string{"spec.podManagementPolicy: Required value"}},
+		"partition":                {rolling(-1, intstr.FromInt32(1)), []string{"spec.updateStrategy.rollingUpdate.partition: Invalid value: -1"}},
+		"maxUnavailable 0":         {rolling(0, intstr.FromString("0%")), []string{`spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "0%": cannot be 0`}},
+		"too many":                 {rolling(0, intstr.FromString("101%")), []string{`spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%`}},
+		"on delete, rolling":       {func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.Type = "OnDelete" }, []string{"spec.updateStrategy.rollingUpdate: Invalid value: {\"partition\":0,\"maxUnavailable\":1}: only allowed for updateStrategy 'RollingUpdate'"}},
+		"alpha strategy":           {func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.Type = "Recreate" }, []string{"spec.updateStrategy: Invalid value: {\"type\":\"Recreate\",\"rollingUpdate\":{\"partition\":0,\"maxUnavailable\":1}}: must be 'RollingUpdate' or 'OnDelete'"}},
+		"no strategy":              {func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.Type = "" }, []string{"spec.updateStrategy: Required value"}},
 		"retention": {func(s *appsv1.StatefulSet) { s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = "Keep" },
 			[]string{`spec.persistentVolumeClaimRetentionPolicy.whenScaled: Unsupported value: "Keep": supported values: "Retain", "Delete"`}},
-		"replicas":        {func(s *appsv1.StatefulSet) { s.Spec.Replicas = new(int32(-1)) }, []string{"spec.replicas: Invalid value: -1"}},
-		"ordinals":        {func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: -1} }, []string{"spec.ordinals.start: Invalid value: -1"}},
-		"min ready":       {func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = -1 }, []string{"spec.minReadySeconds: Invalid value: -1"}},
-		"history":         {func(s *appsv1.StatefulSet) { s.Spec.RevisionHistoryLimit = new(int32(-1)) }, nil},
-		"service":         {func(s *appsv1.StatefulSet) { s.Spec.ServiceName = "a.b" }, []string{`spec.serviceName: Invalid value: "a.b": must not contain dots`}},
-		"empty selector":  {func(s *appsv1.StatefulSet) { s.Spec.Selector = &metav1.LabelSelector{} }, []string{"spec.selector: Invalid value: {}: empty selector is invalid for statefulset"}},
-		"no selector":     {func(s *appsv1.StatefulSet) { s.Spec.Selector = nil }, []string{"spec.selector: Required value", "spec.template.metadata.labels: Invalid value"}},
-		"runs once":       {func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.RestartPolicy = "Never" }, []string{`spec.template.spec.restartPolicy: Unsupported value: "Never"`}},
-		"runs for a time": {func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.ActiveDeadlineSeconds = new(int64(5)) }, []string{"spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in StatefulSet is not Supported"}},
-		"overwritten names": {func(s *appsv1.StatefulSet) {
+		"replicas":                 {func(s *appsv1.StatefulSet) { s.Spec.Replicas = new(int32(-1)) }, []string{"spec.replicas: Invalid value: -1"}},
+		"ordinals":                 {func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: -1} }, []string{"spec.ordinals.start: Invalid value: -1"}},
+		"negative minReadySeconds": {func(s *appsv1.StatefulSet) { s.Spec.MinReadySeconds = -1 }, []string{"spec.minReadySeconds: Invalid value: -1"}},
+		"history":                  {func(s *appsv1.StatefulSet) { s.Spec.RevisionHistoryLimit = new(int32(-1)) }, nil},
+		"service":                  {func(s *appsv1.StatefulSet) { s.Spec.ServiceName = "a.b" }, []string{`spec.serviceName: Invalid value: "a.b": must not contain dots`}},
+		"empty selector":           {func(s *appsv1.StatefulSet) { s.Spec.Selector = &metav1.LabelSelector{} }, []string{"spec.selector: Invalid value: {}: empty selector is invalid for statefulset"}},
+		"no selector":              {func(s *appsv1.StatefulSet) { s.Spec.Selector = nil }, []string{"spec.selector: Required value", "spec.template.metadata.labels: Invalid value"}},
+		"restart policy Never":     {func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.RestartPolicy = "Never" }, []string{`spec.template.spec.restartPolicy: Unsupported value: "Never"`}},
+		"active deadline":          {func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.ActiveDeadlineSeconds = new(int64(5)) }, []string{"spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in StatefulSet is not Supported"}},
+		"names that the controller overwrites": {func(s *appsv1.StatefulSet) {
 			s.Spec.Template.Spec.Hostname, s.Spec.Template.Spec.Subdomain = "A B", "C D"
 		}, nil},
-		"mounts a claim": {func(s *appsv1.StatefulSet) {
+		"mount of a claim template": {func(s *appsv1.StatefulSet) {
 			s.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 			s.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}}}
 		}, nil},
-		"mounts what is not there": {func(s *appsv1.StatefulSet) {
+		"mount of an unknown volume": {func(s *appsv1.StatefulSet) {
 			s.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "logs", MountPath: "/logs"}}
 		}, []string{`spec.template.spec.containers[0].volumeMounts[0].name: Not found: "logs"`}},
 		"claim": {func(s *appsv1.StatefulSet) { s.Spec.VolumeClaimTemplates[0] = claimTemplate("data", "0") },
@@ -86,22 +86,22 @@ func TestStatefulSetUpdate(t *testing.T) {
 		want        []string
 	}{
 		"scaled": {nil, func(s *appsv1.StatefulSet) { s.Spec.Replicas = new(int32(5)) }, nil},
-		"what may change": {nil, func(s *appsv1.StatefulSet) {
+		"allowed changes": {nil, func(s *appsv1.StatefulSet) {
 			s.Spec.Template.Spec.Containers[0].Image = "j"
 			s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: "OnDelete"}
 			s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted = "Delete"
 			s.Spec.MinReadySeconds, s.Spec.Ordinals = 3, &appsv1.StatefulSetOrdinals{Start: 2}
 		}, nil},
-		"what may not": {nil, func(s *appsv1.StatefulSet) {
+		"forbidden changes": {nil, func(s *appsv1.StatefulSet) {
 			s.Spec.Selector.MatchLabels["c"], s.Spec.Template.Labels["c"] = "d", "d"
 			s.Spec.VolumeClaimTemplates[0] = claimTemplate("data", "2Gi")
 			s.Spec.ServiceName, s.Spec.PodManagementPolicy = "other", "Parallel"
 		}, []string{"spec.selector: Invalid value", "spec.volumeClaimTemplates: Invalid value", "spec.serviceName: Invalid value", "spec.podManagementPolicy: Invalid value"}},
-		"invalid since ever": {func(s *appsv1.StatefulSet) {
+		"template already invalid": {func(s *appsv1.StatefulSet) {
 			s.Spec.ServiceName, s.Spec.Template.Spec.Containers = "A B", nil
 			s.Spec.VolumeClaimTemplates[0] = claimTemplate("data", "0")
 		}, func(s *appsv1.StatefulSet) { s.Spec.Replicas = new(int32(5)) }, nil},
-		"invalid now": {nil, func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers = nil }, []string{"spec.template.spec.containers: Required value"}},
+		"template becomes invalid": {nil, func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers = nil }, []string{"spec.template.spec.containers: Required value"}},
 	} {
 		if test.was == nil {
 			test.was = func(*appsv1.StatefulSet) {}
@@ -144,7 +144,7 @@ func TestStatefulSetWarnings(t *testing.T) {
 	}
 }
 
-func TestClaimTemplatesSayWhatTheyAre(t *testing.T) {
+func TestClaimTemplatesHaveKind(t *testing.T) {
 	s := newStatefulSet(t, func(*appsv1.StatefulSet) {})
 	if got := s.Spec.VolumeClaimTemplates[0]; got.APIVersion != "v1" || got.Kind != "PersistentVolumeClaim" || got.Status.Phase != corev1.ClaimPending {
 		t.Errorf("%+v", got)

@@ -71,25 +71,25 @@ func TestDeployments(t *testing.T) {
 		change func(*appsv1.Deployment)
 		want   []string
 	}{
-		"good":              {func(*appsv1.Deployment) {}, nil},
-		"replicas":          {func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(-1)) }, []string{"spec.replicas: Invalid value: -1: must be greater than or equal to 0"}},
-		"no selector":       {func(d *appsv1.Deployment) { d.Spec.Selector = nil }, []string{"spec.selector: Required", "spec.template.metadata.labels: Invalid"}},
-		"empty selector":    {func(d *appsv1.Deployment) { d.Spec.Selector = &metav1.LabelSelector{} }, []string{"spec.selector: Invalid value: {}: empty selector is invalid for deployment"}},
-		"other labels":      {func(d *appsv1.Deployment) { d.Spec.Template.Labels = map[string]string{"a": "x"} }, []string{"spec.template.metadata.labels: Invalid value: {\"a\":\"x\"}: `selector` does not match template `labels`"}},
-		"runs once":         {func(d *appsv1.Deployment) { d.Spec.Template.Spec.RestartPolicy = "Never" }, []string{`spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"`}},
-		"runs for a time":   {func(d *appsv1.Deployment) { d.Spec.Template.Spec.ActiveDeadlineSeconds = new(int64(5)) }, []string{"spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in ReplicaSet is not Supported"}},
-		"no containers":     {func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers = nil }, []string{"spec.template.spec.containers: Required"}},
-		"rolling by none":   {rolling(number(0), number(0)), []string{"spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0"}},
-		"none, in percent":  {rolling(percent("0%"), percent("0%")), []string{"spec.strategy.rollingUpdate.maxUnavailable: Invalid"}},
-		"surge alone":       {rolling(number(0), percent("10%")), nil},
-		"above all":         {rolling(percent("101%"), number(1)), []string{"spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"101%\": must not be greater than 100%"}},
-		"much surge":        {rolling(number(1), percent("500%")), nil},
-		"no percent":        {rolling(percent("x"), number(1)), []string{`spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "x": a valid percent string must be`}},
-		"negative surge":    {rolling(number(1), number(-1)), []string{"spec.strategy.rollingUpdate.maxSurge: Invalid value: -1"}},
-		"recreate, rolling": {func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "Recreate" }, []string{"spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'"}},
-		"strategy":          {func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "Magic" }, []string{"spec.strategy: Unsupported value"}},
-		"deadline":          {func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 600 }, []string{"spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds"}},
-		"history":           {func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = new(int32(-1)) }, []string{"spec.revisionHistoryLimit: Invalid value: -1"}},
+		"good":                           {func(*appsv1.Deployment) {}, nil},
+		"replicas":                       {func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(-1)) }, []string{"spec.replicas: Invalid value: -1: must be greater than or equal to 0"}},
+		"no selector":                    {func(d *appsv1.Deployment) { d.Spec.Selector = nil }, []string{"spec.selector: Required", "spec.template.metadata.labels: Invalid"}},
+		"empty selector":                 {func(d *appsv1.Deployment) { d.Spec.Selector = &metav1.LabelSelector{} }, []string{"spec.selector: Invalid value: {}: empty selector is invalid for deployment"}},
+		"labels do not match":            {func(d *appsv1.Deployment) { d.Spec.Template.Labels = map[string]string{"a": "x"} }, []string{"spec.template.metadata.labels: Invalid value: {\"a\":\"x\"}: `selector` does not match template `labels`"}},
+		"restart policy Never":           {func(d *appsv1.Deployment) { d.Spec.Template.Spec.RestartPolicy = "Never" }, []string{`spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"`}},
+		"active deadline":                {func(d *appsv1.Deployment) { d.Spec.Template.Spec.ActiveDeadlineSeconds = new(int64(5)) }, []string{"spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in ReplicaSet is not Supported"}},
+		"no containers":                  {func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers = nil }, []string{"spec.template.spec.containers: Required"}},
+		"maxUnavailable and maxSurge 0":  {rolling(number(0), number(0)), []string{"spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0"}},
+		"maxUnavailable and maxSurge 0%": {rolling(percent("0%"), percent("0%")), []string{"spec.strategy.rollingUpdate.maxUnavailable: Invalid"}},
+		"maxSurge only":                  {rolling(number(0), percent("10%")), nil},
+		"maxUnavailable above 100%":      {rolling(percent("101%"), number(1)), []string{"spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"101%\": must not be greater than 100%"}},
+		"maxSurge above 100%":            {rolling(number(1), percent("500%")), nil},
+		"not a percentage":               {rolling(percent("x"), number(1)), []string{`spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "x": a valid percent string must be`}},
+		"negative surge":                 {rolling(number(1), number(-1)), []string{"spec.strategy.rollingUpdate.maxSurge: Invalid value: -1"}},
+		"recreate with rollingUpdate":    {func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "Recreate" }, []string{"spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'"}},
+		"strategy":                       {func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "Magic" }, []string{"spec.strategy: Unsupported value"}},
+		"deadline":                       {func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 600 }, []string{"spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds"}},
+		"history":                        {func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = new(int32(-1)) }, []string{"spec.revisionHistoryLimit: Invalid value: -1"}},
 	} {
 		wantErrors(t, name, checktest.Errors(t.Context(), Deployment.Validate, newDeployment(t, test.change)), test.want...)
 	}
@@ -106,20 +106,20 @@ func TestDeploymentStatus(t *testing.T) {
 		was    *int32
 		want   []string
 	}{
-		"good":          {appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 1}, nil, nil},
-		"more than all": {appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2}, nil, []string{"status.updatedReplicas: Invalid value: 2: cannot be greater than status.replicas", "status.readyReplicas: Invalid", "status.availableReplicas: Invalid"}},
-		"available":     {appsv1.DeploymentStatus{Replicas: 3, ReadyReplicas: 1, AvailableReplicas: 2}, nil, []string{"status.availableReplicas: Invalid value: 2: cannot be greater than readyReplicas"}},
-		"negative":      {appsv1.DeploymentStatus{ObservedGeneration: -1, UnavailableReplicas: -1, TerminatingReplicas: new(int32(-1))}, nil, []string{"status.observedGeneration: Invalid", "status.unavailableReplicas: Invalid", "status.terminatingReplicas: Invalid"}},
-		"collisions":    {appsv1.DeploymentStatus{CollisionCount: new(int32(1))}, new(int32(2)), []string{"status.collisionCount: Invalid value: 1: cannot be decremented"}},
-		"forgotten":     {appsv1.DeploymentStatus{}, new(int32(2)), []string{"status.collisionCount: Invalid value: 0: cannot be decremented"}},
-		"first":         {appsv1.DeploymentStatus{CollisionCount: new(int32(1))}, nil, nil},
+		"good":                  {appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 1}, nil, nil},
+		"counts above replicas": {appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2}, nil, []string{"status.updatedReplicas: Invalid value: 2: cannot be greater than status.replicas", "status.readyReplicas: Invalid", "status.availableReplicas: Invalid"}},
+		"available":             {appsv1.DeploymentStatus{Replicas: 3, ReadyReplicas: 1, AvailableReplicas: 2}, nil, []string{"status.availableReplicas: Invalid value: 2: cannot be greater than readyReplicas"}},
+		"negative":              {appsv1.DeploymentStatus{ObservedGeneration: -1, UnavailableReplicas: -1, TerminatingReplicas: new(int32(-1))}, nil, []string{"status.observedGeneration: Invalid", "status.unavailableReplicas: Invalid", "status.terminatingReplicas: Invalid"}},
+		"collisions":            {appsv1.DeploymentStatus{CollisionCount: new(int32(1))}, new(int32(2)), []string{"status.collisionCount: Invalid value: 1: cannot be decremented"}},
+		"forgotten":             {appsv1.DeploymentStatus{}, new(int32(2)), []string{"status.collisionCount: Invalid value: 0: cannot be decremented"}},
+		"first":                 {appsv1.DeploymentStatus{CollisionCount: new(int32(1))}, nil, nil},
 	} {
 		old := &appsv1.Deployment{Status: appsv1.DeploymentStatus{CollisionCount: test.was}}
 		wantErrors(t, name, checktest.UpdateErrors(t.Context(), Deployment.StatusUpdate.Validate, &appsv1.Deployment{Status: test.status}, old), test.want...)
 	}
 }
 
-func TestTemplatesLoseAlphaFields(t *testing.T) {
+func TestAlphaFieldsAreDropped(t *testing.T) {
 	d := newDeployment(t, func(d *appsv1.Deployment) { d.Spec.Template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{} })
 	Deployment.Prepare(t.Context(), d, nil)
 	if d.Spec.Template.Spec.SchedulingGroup != nil {

@@ -24,13 +24,13 @@ func TestSelectorsOfReviews(t *testing.T) {
 		requirements int
 		problem      string
 	}{
-		"raw":         {fieldSelector{RawSelector: "spec.nodeName=n,metadata.name!=x"}, 2, ""},
-		"raw, broken": {fieldSelector{RawSelector: "a"}, 0, "invalid selector"},
-		"in":          {fieldSelector{Requirements: []requirement{{Key: "a", Operator: "In", Values: []string{"b"}}}}, 1, ""},
-		"in many":     {fieldSelector{Requirements: []requirement{{Key: "a", Operator: "In", Values: []string{"b", "c"}}, {Key: "d", Operator: "NotIn", Values: []string{"e"}}}}, 1, "do not yet support multiple values"},
-		"exists":      {fieldSelector{Requirements: []requirement{{Key: "a", Operator: "Exists"}}}, 0, "do not yet support Exists"},
-		"in nothing":  {fieldSelector{Requirements: []requirement{{Key: "a", Operator: "NotIn"}}}, 0, "fieldSelectors not in must have one value"},
-		"unknown":     {fieldSelector{Requirements: []requirement{{Key: "a", Operator: "Like", Values: []string{"b"}}}}, 0, `"Like" is not a valid field selector operator`},
+		"raw":                  {fieldSelector{RawSelector: "spec.nodeName=n,metadata.name!=x"}, 2, ""},
+		"invalid raw selector": {fieldSelector{RawSelector: "a"}, 0, "invalid selector"},
+		"in":                   {fieldSelector{Requirements: []requirement{{Key: "a", Operator: "In", Values: []string{"b"}}}}, 1, ""},
+		"in several values":    {fieldSelector{Requirements: []requirement{{Key: "a", Operator: "In", Values: []string{"b", "c"}}, {Key: "d", Operator: "NotIn", Values: []string{"e"}}}}, 1, "do not yet support multiple values"},
+		"exists":               {fieldSelector{Requirements: []requirement{{Key: "a", Operator: "Exists"}}}, 0, "do not yet support Exists"},
+		"in no values":         {fieldSelector{Requirements: []requirement{{Key: "a", Operator: "NotIn"}}}, 0, "fieldSelectors not in must have one value"},
+		"unknown":              {fieldSelector{Requirements: []requirement{{Key: "a", Operator: "Like", Values: []string{"b"}}}}, 0, `"Like" is not a valid field selector operator`},
 	} {
 		a := attributes(&user.DefaultInfo{}, &authorizationv1.ResourceAttributes{Verb: "list", FieldSelector: &test.selector}, nil)
 		problem := ""

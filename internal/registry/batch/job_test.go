@@ -54,7 +54,7 @@ func template() corev1.PodTemplateSpec {
 	}}
 }
 
-// newJob is a job as it reaches validation.
+// newJob returns a Job as it is before validation: with defaults and a generated selector.
 func newJob(t *testing.T, change func(*batchv1.JobSpec)) *batchv1.Job {
 	t.Helper()
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "sum", Namespace: "default", UID: "u1"}, Spec: batchv1.JobSpec{Template: template()}}
@@ -102,7 +102,7 @@ func TestDefaults(t *testing.T) {
 		j := &batchv1.Job{}
 		test.given(&j.Spec)
 		defaulting(t).Default(j)
-		j.Spec.Template = corev1.PodTemplateSpec{} // package core's
+		j.Spec.Template = corev1.PodTemplateSpec{} // defaulted by package core
 		if diff := cmp.Diff(ofJob(test.want), j.Spec); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -154,11 +154,11 @@ func TestSelectorsAreGenerated(t *testing.T) {
 			func(s *batchv1.JobSpec) { s.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}} },
 			[]string{"spec.selector: Invalid value: {", "spec.template.metadata.labels: Invalid value: {"},
 		},
-		"another's UID": {
+		"another Job's UID": {
 			func(s *batchv1.JobSpec) { s.Template.Labels = map[string]string{"controller-uid": "u2"} },
 			[]string{`spec.template.metadata.labels[controller-uid]: Invalid value: {`},
 		},
-		"manual, none": {
+		"manual, no selector": {
 			func(s *batchv1.JobSpec) { s.ManualSelector = new(true) },
 			[]string{"spec.selector: Required value", "spec.template.metadata.labels: Invalid value: null: `selector` does not match"},
 		},
@@ -187,27 +187,27 @@ func TestJobs(t *testing.T) {
 			s.Parallelism, s.Completions, s.BackoffLimit, s.TTLSecondsAfterFinished = new(int32(-1)), new(int32(-1)), new(int32(-1)), new(int32(-1))
 			s.ActiveDeadlineSeconds = new(int64(-1))
 		}, []string{"spec.parallelism: Invalid value: -1: must be greater than or equal to 0", "spec.completions: Invalid value: -1", "spec.backoffLimit: Invalid value: -1", "spec.ttlSecondsAfterFinished: Invalid value: -1", "spec.activeDeadlineSeconds: Invalid value: -1"}},
-		"restarts always":  {func(s *batchv1.JobSpec) { s.Template.Spec.RestartPolicy = "" }, []string{`spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"`}},
-		"restarts somehow": {func(s *batchv1.JobSpec) { s.Template.Spec.RestartPolicy = "Maybe" }, []string{`spec.template.spec.restartPolicy: Unsupported value: "Maybe": supported values: "Always", "OnFailure", "Never"`, `spec.template.spec.restartPolicy: Unsupported value: "Maybe": supported values: "OnFailure", "Never"`}},
-		"mode":             {func(s *batchv1.JobSpec) { s.CompletionMode = new(batchv1.CompletionMode("Some")) }, []string{`spec.completionMode: Unsupported value: "Some": supported values: "NonIndexed", "Indexed"`}},
-		"replacement":      {func(s *batchv1.JobSpec) { s.PodReplacementPolicy = new(batchv1.PodReplacementPolicy("Never")) }, []string{`spec.podReplacementPolicy: Unsupported value: "Never": supported values: "Failed", "TerminatingOrFailed"`}},
-		"manager":          {func(s *batchv1.JobSpec) { s.ManagedBy = new("example.com/queue") }, nil},
-		"long manager":     {func(s *batchv1.JobSpec) { s.ManagedBy = new("example.com/" + strings.Repeat("a", 52)) }, []string{"spec.managedBy: Too long: may not be more than 63 bytes"}},
-		"bare manager":     {func(s *batchv1.JobSpec) { s.ManagedBy = new("queue") }, []string{`spec.managedBy: Invalid value: "queue": must be a domain-prefixed path`}},
+		"restart policy Always":  {func(s *batchv1.JobSpec) { s.Template.Spec.RestartPolicy = "" }, []string{`spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"`}},
+		"unknown restart policy": {func(s *batchv1.JobSpec) { s.Template.Spec.RestartPolicy = "Maybe" }, []string{`spec.template.spec.restartPolicy: Unsupported value: "Maybe": supported values: "Always", "OnFailure", "Never"`, `spec.template.spec.restartPolicy: Unsupported value: "Maybe": supported values: "OnFailure", "Never"`}},
+		"mode":                   {func(s *batchv1.JobSpec) { s.CompletionMode = new(batchv1.CompletionMode("Some")) }, []string{`spec.completionMode: Unsupported value: "Some": supported values: "NonIndexed", "Indexed"`}},
+		"replacement":            {func(s *batchv1.JobSpec) { s.PodReplacementPolicy = new(batchv1.PodReplacementPolicy("Never")) }, []string{`spec.podReplacementPolicy: Unsupported value: "Never": supported values: "Failed", "TerminatingOrFailed"`}},
+		"manager":                {func(s *batchv1.JobSpec) { s.ManagedBy = new("example.com/queue") }, nil},
+		"long manager":           {func(s *batchv1.JobSpec) { s.ManagedBy = new("example.com/" + strings.Repeat("a", 52)) }, []string{"spec.managedBy: Too long: may not be more than 63 bytes"}},
+		"manager without domain": {func(s *batchv1.JobSpec) { s.ManagedBy = new("queue") }, []string{`spec.managedBy: Invalid value: "queue": must be a domain-prefixed path`}},
 		"per index, not indexed": {func(s *batchv1.JobSpec) { s.BackoffLimitPerIndex, s.MaxFailedIndexes = new(int32(1)), new(int32(1)) },
 			[]string{"spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode", "spec.maxFailedIndexes: Invalid value: 1: requires indexed completion mode"}},
-		"max failed alone": {func(s *batchv1.JobSpec) { indexed(s); s.MaxFailedIndexes = new(int32(1)) }, []string{"spec.backoffLimitPerIndex: Required value: when maxFailedIndexes is specified"}},
+		"maxFailedIndexes without backoffLimitPerIndex": {func(s *batchv1.JobSpec) { indexed(s); s.MaxFailedIndexes = new(int32(1)) }, []string{"spec.backoffLimitPerIndex: Required value: when maxFailedIndexes is specified"}},
 		"max failed": {func(s *batchv1.JobSpec) {
 			indexed(s)
 			s.BackoffLimitPerIndex, s.MaxFailedIndexes = new(int32(1)), new(int32(6))
 		}, []string{"spec.maxFailedIndexes: Invalid value: 6: must be less than or equal to completions"}},
-		"indexed, no count": {func(s *batchv1.JobSpec) { indexed(s); s.Completions = nil }, []string{"spec.completions: Required value: when completion mode is Indexed"}},
-		"indexed, wide":     {func(s *batchv1.JobSpec) { indexed(s); s.Parallelism = new(int32(100001)) }, []string{"spec.parallelism: Invalid value: 100001: must be less than or equal to 100000 when completion mode is Indexed"}},
-		"very many": {func(s *batchv1.JobSpec) {
+		"indexed, no count":             {func(s *batchv1.JobSpec) { indexed(s); s.Completions = nil }, []string{"spec.completions: Required value: when completion mode is Indexed"}},
+		"indexed, too many in parallel": {func(s *batchv1.JobSpec) { indexed(s); s.Parallelism = new(int32(100001)) }, []string{"spec.parallelism: Invalid value: 100001: must be less than or equal to 100000 when completion mode is Indexed"}},
+		"many completions": {func(s *batchv1.JobSpec) {
 			indexed(s)
 			s.Completions, s.Parallelism, s.BackoffLimitPerIndex = new(int32(100001)), new(int32(10001)), new(int32(1))
 		}, []string{"spec.maxFailedIndexes: Required value: must be specified when completions is above 100000", "spec.parallelism: Invalid value: 10001: must be less than or equal to 10000 when completions are above 100000 and used with backoff limit per index"}},
-		"very many may fail": {func(s *batchv1.JobSpec) {
+		"many failed indexes": {func(s *batchv1.JobSpec) {
 			indexed(s)
 			s.Completions, s.BackoffLimitPerIndex, s.MaxFailedIndexes = new(int32(100001)), new(int32(1)), new(int32(10001))
 		}, []string{"spec.maxFailedIndexes: Invalid value: 10001: must be less than or equal to 10000 when completions are above 100000 and used with backoff limit per index"}},
@@ -233,23 +233,23 @@ func TestFailurePolicies(t *testing.T) {
 		rule batchv1.PodFailurePolicyRule
 		want []string
 	}{
-		"codes":           {codes("In", new("c"), 1, 42), nil},
-		"conditions":      {conditions(target), nil},
-		"operator":        {codes("", nil, 1), []string{rule + `.onExitCodes.operator: Required value: valid values: ["In" "NotIn"]`}},
-		"odd operator":    {codes("Like", nil, 1), []string{rule + `.onExitCodes.operator: Unsupported value: "Like": supported values: "In", "NotIn"`}},
-		"no such":         {codes("In", new("d"), 1), []string{rule + `.onExitCodes.containerName: Invalid value: "d": must be one of the container or initContainer names in the pod template`}},
-		"no values":       {codes("In", nil), []string{rule + ".onExitCodes.values: Invalid value: null: at least one value is required"}},
-		"zero":            {codes("In", nil, 0), []string{rule + ".onExitCodes.values[0]: Invalid value: 0: must not be 0 for the In operator"}},
-		"not zero":        {codes("NotIn", nil, 0), nil},
-		"unordered":       {codes("In", nil, 2, 1, 1), []string{rule + ".onExitCodes.values[2]: Duplicate value: 1", rule + ".onExitCodes.values: Invalid value: [2,1,1]: must be ordered"}},
-		"too many":        {codes("NotIn", nil, many(256)...), []string{rule + ".onExitCodes.values: Too many: 256: must have at most 255 items"}},
-		"no status":       {conditions(batchv1.PodFailurePolicyOnPodConditionsPattern{Type: "a/b", Status: "Perhaps"}), []string{rule + `.onPodConditions[0].status: Unsupported value: "Perhaps": supported values: "False", "True", "Unknown"`}},
-		"no type":         {conditions(batchv1.PodFailurePolicyOnPodConditionsPattern{Status: "True"}), []string{rule + `.onPodConditions[0].type: Invalid value: "": name part must be non-empty`, rule + `.onPodConditions[0].type: Invalid value: "": name part must consist of`}},
-		"many conditions": {conditions(slices.Repeat([]batchv1.PodFailurePolicyOnPodConditionsPattern{target}, 21)...), []string{rule + ".onPodConditions: Too many: 21: must have at most 20 items"}},
-		"neither":         {batchv1.PodFailurePolicyRule{Action: "Count"}, []string{rule + ": Invalid value: specifying one of OnExitCodes and OnPodConditions is required"}},
-		"action":          {batchv1.PodFailurePolicyRule{OnPodConditions: conditions(target).OnPodConditions}, []string{rule + `.action: Required value: valid values: ["Count" "FailIndex" "FailJob" "Ignore"]`}},
-		"fail index":      {batchv1.PodFailurePolicyRule{Action: "FailIndex", OnPodConditions: conditions(target).OnPodConditions}, []string{rule + `.action: Invalid value: "FailIndex": requires the backoffLimitPerIndex to be set`}},
-		"odd action":      {batchv1.PodFailurePolicyRule{Action: "Cry", OnPodConditions: conditions(target).OnPodConditions}, []string{rule + `.action: Unsupported value: "Cry": supported values: "Count", "FailIndex", "FailJob", "Ignore"`}},
+		"codes":             {codes("In", new("c"), 1, 42), nil},
+		"conditions":        {conditions(target), nil},
+		"operator":          {codes("", nil, 1), []string{rule + `.onExitCodes.operator: Required value: valid values: ["In" "NotIn"]`}},
+		"unknown operator":  {codes("Like", nil, 1), []string{rule + `.onExitCodes.operator: Unsupported value: "Like": supported values: "In", "NotIn"`}},
+		"unknown container": {codes("In", new("d"), 1), []string{rule + `.onExitCodes.containerName: Invalid value: "d": must be one of the container or initContainer names in the pod template`}},
+		"no values":         {codes("In", nil), []string{rule + ".onExitCodes.values: Invalid value: null: at least one value is required"}},
+		"zero":              {codes("In", nil, 0), []string{rule + ".onExitCodes.values[0]: Invalid value: 0: must not be 0 for the In operator"}},
+		"exit code 0":       {codes("NotIn", nil, 0), nil},
+		"unordered":         {codes("In", nil, 2, 1, 1), []string{rule + ".onExitCodes.values[2]: Duplicate value: 1", rule + ".onExitCodes.values: Invalid value: [2,1,1]: must be ordered"}},
+		"too many":          {codes("NotIn", nil, many(256)...), []string{rule + ".onExitCodes.values: Too many: 256: must have at most 255 items"}},
+		"no status":         {conditions(batchv1.PodFailurePolicyOnPodConditionsPattern{Type: "a/b", Status: "Perhaps"}), []string{rule + `.onPodConditions[0].status: Unsupported value: "Perhaps": supported values: "False", "True", "Unknown"`}},
+		"no type":           {conditions(batchv1.PodFailurePolicyOnPodConditionsPattern{Status: "True"}), []string{rule + `.onPodConditions[0].type: Invalid value: "": name part must be non-empty`, rule + `.onPodConditions[0].type: Invalid value: "": name part must consist of`}},
+		"many conditions":   {conditions(slices.Repeat([]batchv1.PodFailurePolicyOnPodConditionsPattern{target}, 21)...), []string{rule + ".onPodConditions: Too many: 21: must have at most 20 items"}},
+		"neither":           {batchv1.PodFailurePolicyRule{Action: "Count"}, []string{rule + ": Invalid value: specifying one of OnExitCodes and OnPodConditions is required"}},
+		"action":            {batchv1.PodFailurePolicyRule{OnPodConditions: conditions(target).OnPodConditions}, []string{rule + `.action: Required value: valid values: ["Count" "FailIndex" "FailJob" "Ignore"]`}},
+		"fail index":        {batchv1.PodFailurePolicyRule{Action: "FailIndex", OnPodConditions: conditions(target).OnPodConditions}, []string{rule + `.action: Invalid value: "FailIndex": requires the backoffLimitPerIndex to be set`}},
+		"unknown action":    {batchv1.PodFailurePolicyRule{Action: "Cry", OnPodConditions: conditions(target).OnPodConditions}, []string{rule + `.action: Unsupported value: "Cry": supported values: "Count", "FailIndex", "FailJob", "Ignore"`}},
 	} {
 		j := newJob(t, func(s *batchv1.JobSpec) {
 			s.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{test.rule}}
@@ -285,14 +285,14 @@ func TestSuccessPolicies(t *testing.T) {
 		rule batchv1.SuccessPolicyRule
 		want []string
 	}{
-		"count":         {batchv1.SuccessPolicyRule{SucceededCount: new(int32(5))}, nil},
-		"indexes":       {batchv1.SuccessPolicyRule{SucceededIndexes: new("0,2-4")}, nil},
-		"some":          {batchv1.SuccessPolicyRule{SucceededIndexes: new("0,2-4"), SucceededCount: new(int32(4))}, nil},
-		"neither":       {batchv1.SuccessPolicyRule{}, []string{rule + ": Required value: at least one of succeededCount or succeededIndexes must be specified"}},
-		"above all":     {batchv1.SuccessPolicyRule{SucceededCount: new(int32(6))}, []string{rule + ".succeededCount: Invalid value: 6: must be less than or equal to 5 (the number of specified completions)"}},
-		"above listed":  {batchv1.SuccessPolicyRule{SucceededIndexes: new("0,2-4"), SucceededCount: new(int32(5))}, []string{rule + ".succeededCount: Invalid value: 5: must be less than or equal to 4 (the number of indexes in the specified succeededIndexes field)"}},
-		"negative":      {batchv1.SuccessPolicyRule{SucceededCount: new(int32(-1))}, []string{rule + ".succeededCount: Invalid value: -1: must be greater than or equal to 0"}},
-		"no such index": {batchv1.SuccessPolicyRule{SucceededIndexes: new("5")}, []string{rule + `.succeededIndexes: Invalid value: "5": error parsing succeededIndexes: too large index: "5"`}},
+		"count":                      {batchv1.SuccessPolicyRule{SucceededCount: new(int32(5))}, nil},
+		"indexes":                    {batchv1.SuccessPolicyRule{SucceededIndexes: new("0,2-4")}, nil},
+		"some":                       {batchv1.SuccessPolicyRule{SucceededIndexes: new("0,2-4"), SucceededCount: new(int32(4))}, nil},
+		"neither":                    {batchv1.SuccessPolicyRule{}, []string{rule + ": Required value: at least one of succeededCount or succeededIndexes must be specified"}},
+		"count above completions":    {batchv1.SuccessPolicyRule{SucceededCount: new(int32(6))}, []string{rule + ".succeededCount: Invalid value: 6: must be less than or equal to 5 (the number of specified completions)"}},
+		"count above listed indexes": {batchv1.SuccessPolicyRule{SucceededIndexes: new("0,2-4"), SucceededCount: new(int32(5))}, []string{rule + ".succeededCount: Invalid value: 5: must be less than or equal to 4 (the number of indexes in the specified succeededIndexes field)"}},
+		"negative":                   {batchv1.SuccessPolicyRule{SucceededCount: new(int32(-1))}, []string{rule + ".succeededCount: Invalid value: -1: must be greater than or equal to 0"}},
+		"index above completions":    {batchv1.SuccessPolicyRule{SucceededIndexes: new("5")}, []string{rule + `.succeededIndexes: Invalid value: "5": error parsing succeededIndexes: too large index: "5"`}},
 	} {
 		j := newJob(t, func(s *batchv1.JobSpec) {
 			indexed(s)

@@ -17,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
-func TestWhatMayChange(t *testing.T) {
+func TestJobUpdate(t *testing.T) {
 	suspended := func(s *batchv1.JobSpec) { s.Suspend = new(true) }
 	affinity := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
 		Weight: 1, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: corev1.NodeSelectorOpExists}}},
@@ -42,20 +42,20 @@ func TestWhatMayChange(t *testing.T) {
 			s.Parallelism, s.BackoffLimit, s.Suspend, s.TTLSecondsAfterFinished = new(int32(9)), new(int32(9)), new(true), new(int32(9))
 			s.ActiveDeadlineSeconds = new(int64(9))
 		}},
-		"completions":           {before: func(*batchv1.JobSpec) {}, change: func(s *batchv1.JobSpec) { s.Completions = new(int32(9)) }, want: []string{"spec.completions: Invalid value: 9: field is immutable"}},
-		"indexed, in tandem":    {before: indexed, change: func(s *batchv1.JobSpec) { s.Completions, s.Parallelism = new(int32(9)), new(int32(9)) }},
-		"indexed, alone":        {before: indexed, change: func(s *batchv1.JobSpec) { s.Completions = new(int32(9)) }, want: []string{"spec.completions: Invalid value: 9: can only be modified in tandem with spec.parallelism"}},
-		"image":                 {before: suspended, change: func(s *batchv1.JobSpec) { s.Template.Spec.Containers[0].Image = "other" }, want: []string{"spec.template.spec: Invalid value: {"}},
-		"running, directives":   {before: func(*batchv1.JobSpec) {}, change: directives, want: []string{"spec.template: Invalid value: {"}},
-		"suspended, directives": {before: suspended, change: directives},
-		"and back":              {before: func(s *batchv1.JobSpec) { suspended(s); directives(s) }, change: func(s *batchv1.JobSpec) { s.Template.Spec.Affinity, s.Template.Spec.NodeSelector = nil, nil }},
+		"completions":                      {before: func(*batchv1.JobSpec) {}, change: func(s *batchv1.JobSpec) { s.Completions = new(int32(9)) }, want: []string{"spec.completions: Invalid value: 9: field is immutable"}},
+		"indexed, with parallelism":        {before: indexed, change: func(s *batchv1.JobSpec) { s.Completions, s.Parallelism = new(int32(9)), new(int32(9)) }},
+		"indexed, without parallelism":     {before: indexed, change: func(s *batchv1.JobSpec) { s.Completions = new(int32(9)) }, want: []string{"spec.completions: Invalid value: 9: can only be modified in tandem with spec.parallelism"}},
+		"image":                            {before: suspended, change: func(s *batchv1.JobSpec) { s.Template.Spec.Containers[0].Image = "other" }, want: []string{"spec.template.spec: Invalid value: {"}},
+		"running, scheduling directives":   {before: func(*batchv1.JobSpec) {}, change: directives, want: []string{"spec.template: Invalid value: {"}},
+		"suspended, scheduling directives": {before: suspended, change: directives},
+		"scheduling directives removed":    {before: func(s *batchv1.JobSpec) { suspended(s); directives(s) }, change: func(s *batchv1.JobSpec) { s.Template.Spec.Affinity, s.Template.Spec.NodeSelector = nil, nil }},
 		"other affinity": {before: suspended, change: func(s *batchv1.JobSpec) {
 			s.Template.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
 		}, want: []string{"spec.template.spec: Invalid value: {"}},
-		"suspended, resources": {before: suspended, change: resources},
-		"still stopping":       {before: suspended, status: batchv1.JobStatus{StartTime: &metav1.Time{Time: time.Unix(1, 0)}}, change: resources, want: []string{"spec.template: Invalid value: {"}},
-		"pods left":            {before: suspended, status: batchv1.JobStatus{Active: 1}, change: resources, want: []string{"spec.template: Invalid value: {"}},
-		"stopped":              {before: suspended, status: batchv1.JobStatus{StartTime: &metav1.Time{Time: time.Unix(1, 0)}, Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue}}}, change: resources},
+		"suspended, resources":      {before: suspended, change: resources},
+		"suspended, still stopping": {before: suspended, status: batchv1.JobStatus{StartTime: &metav1.Time{Time: time.Unix(1, 0)}}, change: resources, want: []string{"spec.template: Invalid value: {"}},
+		"suspended, pods left":      {before: suspended, status: batchv1.JobStatus{Active: 1}, change: resources, want: []string{"spec.template: Invalid value: {"}},
+		"stopped":                   {before: suspended, status: batchv1.JobStatus{StartTime: &metav1.Time{Time: time.Unix(1, 0)}, Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue}}}, change: resources},
 		"another container": {before: suspended, change: func(s *batchv1.JobSpec) {
 			s.Template.Spec.Containers = append(s.Template.Spec.Containers, corev1.Container{Name: "d", Image: "i", ImagePullPolicy: "Always", TerminationMessagePolicy: "File"})
 		}, want: []string{"spec.template.spec: Invalid value: {"}},
@@ -76,7 +76,7 @@ func TestWhatMayChange(t *testing.T) {
 	}
 }
 
-func TestStatuses(t *testing.T) {
+func TestJobStatus(t *testing.T) {
 	at := func(seconds int64) *metav1.Time { return &metav1.Time{Time: time.Unix(seconds, 0)} }
 	is := func(conditions ...batchv1.JobConditionType) []batchv1.JobCondition {
 		var out []batchv1.JobCondition
@@ -100,44 +100,44 @@ func TestStatuses(t *testing.T) {
 		old, is status
 		want    []string
 	}{
-		"running":   {plain, status{}, status{Active: 2, Ready: new(int32(1)), StartTime: at(1)}, nil},
-		"complete":  {plain, status{}, status{Conditions: complete, StartTime: at(1), CompletionTime: at(2), Succeeded: 1}, nil},
-		"failed":    {plain, status{}, status{Conditions: failed, StartTime: at(1), Failed: 1}, nil},
-		"negative":  {plain, status{}, status{Active: -1, Succeeded: -1, Failed: -1, Ready: new(int32(-1)), Terminating: new(int32(-1))}, []string{"status.active: Invalid value: -1", "status.succeeded: Invalid value: -1: must be", "status.succeeded: Invalid value: -1: cannot decrease the succeeded counter", "status.failed: Invalid value: -1: must be", "status.failed: Invalid value: -1: cannot decrease the failed counter", "status.ready: Invalid value: -1", "status.terminating: Invalid value: -1"}},
-		"below":     {plain, status{}, status{Active: -1}, []string{"status.active: Invalid value: -1"}},
-		"too ready": {plain, status{}, status{Active: 1, Ready: new(int32(2))}, []string{"status.ready: Invalid value: 2: cannot set more ready pods than active"}},
-		"uncounted": {plain, status{}, status{UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Succeeded: []types.UID{"a", ""}, Failed: []types.UID{"a"}}}, []string{`status.uncountedTerminatedPods.succeeded[1]: Invalid value: "": must not be empty`, `status.uncountedTerminatedPods.failed[0]: Duplicate value: "a"`}},
-		"both ends": {plain, status{}, status{Conditions: append(is(batchv1.JobComplete), failed...), StartTime: at(1), CompletionTime: at(2)}, []string{
+		"running":                {plain, status{}, status{Active: 2, Ready: new(int32(1)), StartTime: at(1)}, nil},
+		"complete":               {plain, status{}, status{Conditions: complete, StartTime: at(1), CompletionTime: at(2), Succeeded: 1}, nil},
+		"failed":                 {plain, status{}, status{Conditions: failed, StartTime: at(1), Failed: 1}, nil},
+		"negative":               {plain, status{}, status{Active: -1, Succeeded: -1, Failed: -1, Ready: new(int32(-1)), Terminating: new(int32(-1))}, []string{"status.active: Invalid value: -1", "status.succeeded: Invalid value: -1: must be", "status.succeeded: Invalid value: -1: cannot decrease the succeeded counter", "status.failed: Invalid value: -1: must be", "status.failed: Invalid value: -1: cannot decrease the failed counter", "status.ready: Invalid value: -1", "status.terminating: Invalid value: -1"}},
+		"below":                  {plain, status{}, status{Active: -1}, []string{"status.active: Invalid value: -1"}},
+		"more ready than active": {plain, status{}, status{Active: 1, Ready: new(int32(2))}, []string{"status.ready: Invalid value: 2: cannot set more ready pods than active"}},
+		"uncounted":              {plain, status{}, status{UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Succeeded: []types.UID{"a", ""}, Failed: []types.UID{"a"}}}, []string{`status.uncountedTerminatedPods.succeeded[1]: Invalid value: "": must not be empty`, `status.uncountedTerminatedPods.failed[0]: Duplicate value: "a"`}},
+		"complete and failed": {plain, status{}, status{Conditions: append(is(batchv1.JobComplete), failed...), StartTime: at(1), CompletionTime: at(2)}, []string{
 			"status.conditions: Invalid value: cannot set Complete=True and Failed=true conditions",
 			"status.conditions: Invalid value: cannot set Complete=True and FailureTarget=true conditions",
 			"status.conditions: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition"}},
 		"success and failure": {plain, status{}, status{Conditions: append(is(batchv1.JobSuccessCriteriaMet), failed...), StartTime: at(1)}, []string{
 			"status.conditions: Invalid value: cannot set SuccessCriteriaMet=True and Failed=true conditions",
 			"status.conditions: Invalid value: cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"}},
-		"failed at once": {plain, status{}, status{Conditions: is(batchv1.JobFailed), StartTime: at(1)}, []string{"status.conditions: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition"}},
-		"finished, busy": {plain, status{}, status{Conditions: failed, Active: 1, Terminating: new(int32(1)), UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Failed: []types.UID{"a"}}}, []string{
+		"failed without FailureTarget": {plain, status{}, status{Conditions: is(batchv1.JobFailed), StartTime: at(1)}, []string{"status.conditions: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition"}},
+		"finished with active pods": {plain, status{}, status{Conditions: failed, Active: 1, Terminating: new(int32(1)), UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Failed: []types.UID{"a"}}}, []string{
 			"status.active: Invalid value: 1: active>0 is invalid for finished job", "status.terminating: Invalid value: 1: terminating>0 is invalid for finished job",
 			"status.uncountedTerminatedPods: Invalid value: {", "status.startTime: Required value: startTime is required for finished job"}},
-		"was so before":       {plain, status{Conditions: failed, Active: 1}, status{Conditions: failed, Active: 1, Failed: 1}, nil},
-		"nothing to do":       {func(s *batchv1.JobSpec) { s.Suspend, s.Completions = new(true), new(int32(0)) }, status{}, status{Conditions: complete, CompletionTime: at(2)}, nil},
-		"no completion time":  {plain, status{}, status{Conditions: complete, StartTime: at(1)}, []string{"status.completionTime: Required value: completionTime is required for Complete jobs"}},
-		"not complete":        {plain, status{}, status{StartTime: at(1), CompletionTime: at(2)}, []string{"status.completionTime: Invalid value: "}},
-		"ends before":         {plain, status{}, status{Conditions: complete, StartTime: at(3), CompletionTime: at(2)}, []string{"status.completionTime: Invalid value: "}},
-		"ends again":          {plain, status{Conditions: complete, StartTime: at(1), CompletionTime: at(2)}, status{Conditions: complete, StartTime: at(1), CompletionTime: at(3)}, []string{"status.completionTime: Invalid value: "}},
-		"starts again":        {plain, status{StartTime: at(1)}, status{StartTime: at(2)}, []string{"status.startTime: Invalid value: "}},
-		"suspended":           {func(s *batchv1.JobSpec) { s.Suspend = new(true) }, status{StartTime: at(1)}, status{}, nil},
-		"resumed":             {plain, status{StartTime: at(1), Conditions: is(batchv1.JobSuspended)}, status{StartTime: at(2), Conditions: is("-" + batchv1.JobSuspended)}, nil},
-		"complete no more":    {plain, status{Conditions: complete, StartTime: at(1), CompletionTime: at(2)}, status{StartTime: at(1)}, []string{"status.conditions: Invalid value: cannot disable the SuccessCriteriaMet=True condition", "status.conditions: Invalid value: cannot disable the terminal Complete=True condition"}},
-		"failed no more":      {plain, status{Conditions: failed, StartTime: at(1)}, status{StartTime: at(1)}, []string{"status.conditions: Invalid value: cannot disable the terminal Failed=True condition", "status.conditions: Invalid value: cannot disable the terminal FailureTarget=True condition"}},
-		"met too late":        {plain, status{Conditions: is(batchv1.JobComplete), StartTime: at(1), CompletionTime: at(2)}, status{Conditions: complete, StartTime: at(1), CompletionTime: at(2)}, []string{"status.conditions: Invalid value: cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"}},
-		"fewer":               {plain, status{Succeeded: 2, Failed: 2}, status{Succeeded: 1, Failed: 1}, []string{"status.succeeded: Invalid value: 1: cannot decrease the succeeded counter", "status.failed: Invalid value: 1: cannot decrease the failed counter"}},
-		"scaled down":         {indexed, status{Succeeded: 2}, status{Succeeded: 1}, nil},
-		"indexes":             {perIndex, status{}, status{CompletedIndexes: "0,2", FailedIndexes: new("1,3-4")}, nil},
-		"no indexes":          {indexed, status{}, status{CompletedIndexes: "0-9", FailedIndexes: new("1")}, []string{`status.completedIndexes: Invalid value: "0-9": error parsing completedIndexes: too large index: "9"`, `status.failedIndexes: Invalid value: "1": cannot set non-null failedIndexes when backoffLimitPerIndex is null`}},
-		"overlap":             {perIndex, status{}, status{CompletedIndexes: "0-2", FailedIndexes: new("2")}, []string{`status.failedIndexes: Invalid value: "2": failedIndexes and completedIndexes overlap at index: 2`}},
-		"malformed":           {perIndex, status{}, status{FailedIndexes: new("x")}, []string{`status.failedIndexes: Invalid value: "x": error parsing failedIndexes: cannot convert string to integer for index: "x"`}},
-		"indexes, by no mode": {plain, status{}, status{CompletedIndexes: "0"}, []string{`status.completedIndexes: Invalid value: "0": cannot set non-empty completedIndexes when non-indexed completion mode`}},
-		"indexes, as before":  {plain, status{CompletedIndexes: "0-9"}, status{CompletedIndexes: "0-9", Active: 1}, nil},
+		"already invalid":                      {plain, status{Conditions: failed, Active: 1}, status{Conditions: failed, Active: 1, Failed: 1}, nil},
+		"no completions":                       {func(s *batchv1.JobSpec) { s.Suspend, s.Completions = new(true), new(int32(0)) }, status{}, status{Conditions: complete, CompletionTime: at(2)}, nil},
+		"no completion time":                   {plain, status{}, status{Conditions: complete, StartTime: at(1)}, []string{"status.completionTime: Required value: completionTime is required for Complete jobs"}},
+		"completion time without Complete":     {plain, status{}, status{StartTime: at(1), CompletionTime: at(2)}, []string{"status.completionTime: Invalid value: "}},
+		"completed before it started":          {plain, status{}, status{Conditions: complete, StartTime: at(3), CompletionTime: at(2)}, []string{"status.completionTime: Invalid value: "}},
+		"changed completion time":              {plain, status{Conditions: complete, StartTime: at(1), CompletionTime: at(2)}, status{Conditions: complete, StartTime: at(1), CompletionTime: at(3)}, []string{"status.completionTime: Invalid value: "}},
+		"changed start time":                   {plain, status{StartTime: at(1)}, status{StartTime: at(2)}, []string{"status.startTime: Invalid value: "}},
+		"suspended":                            {func(s *batchv1.JobSpec) { s.Suspend = new(true) }, status{StartTime: at(1)}, status{}, nil},
+		"resumed":                              {plain, status{StartTime: at(1), Conditions: is(batchv1.JobSuspended)}, status{StartTime: at(2), Conditions: is("-" + batchv1.JobSuspended)}, nil},
+		"no longer complete":                   {plain, status{Conditions: complete, StartTime: at(1), CompletionTime: at(2)}, status{StartTime: at(1)}, []string{"status.conditions: Invalid value: cannot disable the SuccessCriteriaMet=True condition", "status.conditions: Invalid value: cannot disable the terminal Complete=True condition"}},
+		"no longer failed":                     {plain, status{Conditions: failed, StartTime: at(1)}, status{StartTime: at(1)}, []string{"status.conditions: Invalid value: cannot disable the terminal Failed=True condition", "status.conditions: Invalid value: cannot disable the terminal FailureTarget=True condition"}},
+		"SuccessCriteriaMet after Complete":    {plain, status{Conditions: is(batchv1.JobComplete), StartTime: at(1), CompletionTime: at(2)}, status{Conditions: complete, StartTime: at(1), CompletionTime: at(2)}, []string{"status.conditions: Invalid value: cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"}},
+		"fewer":                                {plain, status{Succeeded: 2, Failed: 2}, status{Succeeded: 1, Failed: 1}, []string{"status.succeeded: Invalid value: 1: cannot decrease the succeeded counter", "status.failed: Invalid value: 1: cannot decrease the failed counter"}},
+		"scaled down":                          {indexed, status{Succeeded: 2}, status{Succeeded: 1}, nil},
+		"indexes":                              {perIndex, status{}, status{CompletedIndexes: "0,2", FailedIndexes: new("1,3-4")}, nil},
+		"invalid indexes":                      {indexed, status{}, status{CompletedIndexes: "0-9", FailedIndexes: new("1")}, []string{`status.completedIndexes: Invalid value: "0-9": error parsing completedIndexes: too large index: "9"`, `status.failedIndexes: Invalid value: "1": cannot set non-null failedIndexes when backoffLimitPerIndex is null`}},
+		"overlap":                              {perIndex, status{}, status{CompletedIndexes: "0-2", FailedIndexes: new("2")}, []string{`status.failedIndexes: Invalid value: "2": failedIndexes and completedIndexes overlap at index: 2`}},
+		"malformed":                            {perIndex, status{}, status{FailedIndexes: new("x")}, []string{`status.failedIndexes: Invalid value: "x": error parsing failedIndexes: cannot convert string to integer for index: "x"`}},
+		"indexes of a job that is not indexed": {plain, status{}, status{CompletedIndexes: "0"}, []string{`status.completedIndexes: Invalid value: "0": cannot set non-empty completedIndexes when non-indexed completion mode`}},
+		"unchanged indexes":                    {plain, status{CompletedIndexes: "0-9"}, status{CompletedIndexes: "0-9", Active: 1}, nil},
 		"by policy": {func(s *batchv1.JobSpec) {
 			indexed(s)
 			s.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededCount: new(int32(1))}}}
@@ -169,20 +169,20 @@ func TestCronJobs(t *testing.T) {
 		change func(*spec)
 		want   []string
 	}{
-		"plain":         {func(*spec) {}, nil},
-		"macro":         {schedule("@hourly"), nil},
-		"no schedule":   {schedule(""), []string{"spec.schedule: Required value"}},
-		"malformed":     {schedule("* * *"), []string{`spec.schedule: Invalid value: "* * *": expected exactly 5 fields, found 3: [* * *]`}},
-		"zone inside":   {schedule("TZ=UTC * * * * *"), []string{`spec.schedule: Invalid value: "TZ=UTC * * * * *": cannot use TZ or CRON_TZ in schedule, use timeZone field instead`}},
-		"parser panics": {schedule("TZ=0"), []string{`spec.schedule: Invalid value: "TZ=0": invalid schedule format: runtime error`, `spec.schedule: Invalid value: "TZ=0": cannot use TZ`}},
-		"zone":          {zone("America/Argentina/Buenos_Aires"), nil},
-		"empty zone":    {zone(""), []string{`spec.timeZone: Invalid value: "": timeZone must be nil or non-empty string`}},
-		"local":         {zone("local"), []string{`spec.timeZone: Invalid value: "local": ` + explicit, `spec.timeZone: Invalid value: "local": unknown time zone local`}},
-		"Local":         {zone("Local"), []string{`spec.timeZone: Invalid value: "Local": ` + explicit}},
-		"unknown zone":  {zone("Mars/Base"), []string{`spec.timeZone: Invalid value: "Mars/Base": unknown time zone Mars/Base`}},
-		"path":          {zone("../UTC"), []string{`spec.timeZone: Invalid value: "../UTC": unknown time zone ../UTC`}},
-		"dash":          {zone("-UTC"), []string{`spec.timeZone: Invalid value: "-UTC": unknown time zone -UTC`}},
-		"concurrency":   {func(s *spec) { s.ConcurrencyPolicy = "Queue" }, []string{`spec.concurrencyPolicy: Unsupported value: "Queue": supported values: "Allow", "Forbid", "Replace"`}},
+		"plain":                {func(*spec) {}, nil},
+		"macro":                {schedule("@hourly"), nil},
+		"no schedule":          {schedule(""), []string{"spec.schedule: Required value"}},
+		"malformed":            {schedule("* * *"), []string{`spec.schedule: Invalid value: "* * *": expected exactly 5 fields, found 3: [* * *]`}},
+		"zone in the schedule": {schedule("TZ=UTC * * * * *"), []string{`spec.schedule: Invalid value: "TZ=UTC * * * * *": cannot use TZ or CRON_TZ in schedule, use timeZone field instead`}},
+		"parser panics":        {schedule("TZ=0"), []string{`spec.schedule: Invalid value: "TZ=0": invalid schedule format: runtime error`, `spec.schedule: Invalid value: "TZ=0": cannot use TZ`}},
+		"zone":                 {zone("America/Argentina/Buenos_Aires"), nil},
+		"empty zone":           {zone(""), []string{`spec.timeZone: Invalid value: "": timeZone must be nil or non-empty string`}},
+		"local":                {zone("local"), []string{`spec.timeZone: Invalid value: "local": ` + explicit, `spec.timeZone: Invalid value: "local": unknown time zone local`}},
+		"Local":                {zone("Local"), []string{`spec.timeZone: Invalid value: "Local": ` + explicit}},
+		"unknown zone":         {zone("Mars/Base"), []string{`spec.timeZone: Invalid value: "Mars/Base": unknown time zone Mars/Base`}},
+		"path":                 {zone("../UTC"), []string{`spec.timeZone: Invalid value: "../UTC": unknown time zone ../UTC`}},
+		"dash":                 {zone("-UTC"), []string{`spec.timeZone: Invalid value: "-UTC": unknown time zone -UTC`}},
+		"concurrency":          {func(s *spec) { s.ConcurrencyPolicy = "Queue" }, []string{`spec.concurrencyPolicy: Unsupported value: "Queue": supported values: "Allow", "Forbid", "Replace"`}},
 		"negative": {func(s *spec) {
 			s.StartingDeadlineSeconds, s.SuccessfulJobsHistoryLimit, s.FailedJobsHistoryLimit = new(int64(-1)), new(int32(-1)), new(int32(-1))
 		}, []string{"spec.startingDeadlineSeconds: Invalid value: -1", "spec.successfulJobsHistoryLimit: Invalid value: -1", "spec.failedJobsHistoryLimit: Invalid value: -1"}},

@@ -28,7 +28,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
-// onlyMesh lets everybody sign for example.com/mesh.
+// onlyMesh allows all users to sign for the signer example.com/mesh.
 type onlyMesh struct{}
 
 func (onlyMesh) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -60,24 +60,24 @@ func TestPodRequestValidation(t *testing.T) {
 		edit func(*spec)
 		want []string
 	}{
-		"as it is": {func(*spec) {}, nil},
+		"valid": {func(*spec) {}, nil},
 		"names": {func(s *spec) {
 			s.PodName, s.PodUID, s.ServiceAccountName, s.ServiceAccountUID, s.NodeName, s.NodeUID = "A", "", "A", "", "A", ""
 		}, []string{
 			`spec.podName: Invalid value: "A": ` + subdomain, `spec.podUID: Invalid value: "": must not be empty`,
 			`spec.serviceAccountName: Invalid value: "A": ` + subdomain, `spec.serviceAccountUID: Invalid value: "": must not be empty`,
 			`spec.nodeName: Invalid value: "A": ` + subdomain, `spec.nodeUID: Invalid value: "": must not be empty`}},
-		"a long uid":    {func(s *spec) { s.PodUID = types.UID(strings.Repeat("a", 129)) }, []string{"spec.podUID: Too long: may not be more than 128 bytes"}},
-		"no life":       {func(s *spec) { s.MaxExpirationSeconds, s.StubPKCS10Request = nil, nil }, []string{"spec.maxExpirationSeconds: Required value: must be set"}},
-		"91 days":       {func(s *spec) { s.MaxExpirationSeconds = new(int32(91 * 86400)) }, nil},
-		"too long":      {func(s *spec) { s.MaxExpirationSeconds = new(int32(91*86400 + 1)) }, []string{"spec.maxExpirationSeconds: Invalid value: 7862401: must be in the range [3600, 7862400]"}},
-		"of Kubernetes": {func(s *spec) { s.SignerName, s.MaxExpirationSeconds = "kubernetes.io/a", new(int32(86401)) }, []string{"spec.maxExpirationSeconds: Invalid value: 86401: must be in the range [3600, 86400]"}},
-		"annotations":   {func(s *spec) { s.UnverifiedUserAnnotations = map[string]string{"Example.com/A": "b"} }, nil},
-		"no stub":       {func(s *spec) { s.StubPKCS10Request = nil }, []string{"spec: Invalid value: exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set"}},
-		"no request":    {func(s *spec) { s.StubPKCS10Request = []byte("a") }, []string{stub + "must be a valid PKCS#10 CSR"}},
-		"a small curve": {func(s *spec) { s.StubPKCS10Request = newStub(t, newKey(t, elliptic.P224())) }, []string{stub + `"curve P-224": elliptic public keys must use curve P256, P384, or P521`}},
-		"a small key":   {func(s *spec) { s.StubPKCS10Request = newStub(t, small) }, []string{stub + `"2048-bit modulus": RSA keys must have modulus size 3072 or 4096`}},
-		"a forged one":  {func(s *spec) { s.StubPKCS10Request[len(s.StubPKCS10Request)-1] ^= 1 }, []string{stub + "invalid signature"}},
+		"a long uid":                          {func(s *spec) { s.PodUID = types.UID(strings.Repeat("a", 129)) }, []string{"spec.podUID: Too long: may not be more than 128 bytes"}},
+		"no maximum lifetime":                 {func(s *spec) { s.MaxExpirationSeconds, s.StubPKCS10Request = nil, nil }, []string{"spec.maxExpirationSeconds: Required value: must be set"}},
+		"91 days":                             {func(s *spec) { s.MaxExpirationSeconds = new(int32(91 * 86400)) }, nil},
+		"too long":                            {func(s *spec) { s.MaxExpirationSeconds = new(int32(91*86400 + 1)) }, []string{"spec.maxExpirationSeconds: Invalid value: 7862401: must be in the range [3600, 7862400]"}},
+		"Kubernetes' signer, more than a day": {func(s *spec) { s.SignerName, s.MaxExpirationSeconds = "kubernetes.io/a", new(int32(86401)) }, []string{"spec.maxExpirationSeconds: Invalid value: 86401: must be in the range [3600, 86400]"}},
+		"annotations":                         {func(s *spec) { s.UnverifiedUserAnnotations = map[string]string{"Example.com/A": "b"} }, nil},
+		"no stub":                             {func(s *spec) { s.StubPKCS10Request = nil }, []string{"spec: Invalid value: exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set"}},
+		"not a request":                       {func(s *spec) { s.StubPKCS10Request = []byte("a") }, []string{stub + "must be a valid PKCS#10 CSR"}},
+		"a small curve":                       {func(s *spec) { s.StubPKCS10Request = newStub(t, newKey(t, elliptic.P224())) }, []string{stub + `"curve P-224": elliptic public keys must use curve P256, P384, or P521`}},
+		"a small key":                         {func(s *spec) { s.StubPKCS10Request = newStub(t, small) }, []string{stub + `"2048-bit modulus": RSA keys must have modulus size 3072 or 4096`}},
+		"invalid signature":                   {func(s *spec) { s.StubPKCS10Request[len(s.StubPKCS10Request)-1] ^= 1 }, []string{stub + "invalid signature"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := askedForPod(t, key)
@@ -126,27 +126,27 @@ func TestPodRequestAnswers(t *testing.T) {
 	}{
 		"issued":    {answer(issued, issue(key)), old, ""},
 		"denied":    {answer(denied), old, ""},
-		"as it was": {old, old, ""},
+		"unchanged": {old, old, ""},
 		"twice":     {answer(failed), answer(denied), "status: Invalid value: immutable after PodCertificateRequest is issued, denied, or failed"},
 		"both": {answer(issued, func(s *certificatesv1.PodCertificateRequestStatus) {
 			s.Conditions = append(s.Conditions, answer(denied).Status.Conditions...)
 		}), old, `status.conditions.[1].type: Invalid value: "Denied": There may be at most one condition with type "Issued", "Denied", or "Failed"`},
-		"not denied":  {answer(denied, func(s *certificatesv1.PodCertificateRequestStatus) { s.Conditions[0].Status = metav1.ConditionFalse }), old, `status.conditions.[0].status: Unsupported value: "False": supported values: "True"`},
-		"maybe":       {answer("Maybe"), old, `status.conditions.[0].type: Unsupported value: "Maybe": supported values: "Issued", "Denied", "Failed"`},
-		"denied with": {answer(denied, issue(key)), old, "status: Invalid value: non-condition status fields must be empty when denying or failing the PodCertificateRequest"},
-		"no answer": {answer(denied, func(s *certificatesv1.PodCertificateRequestStatus) { s.Conditions, s.CertificateChain = nil, "a" }), old,
+		"not denied":                {answer(denied, func(s *certificatesv1.PodCertificateRequestStatus) { s.Conditions[0].Status = metav1.ConditionFalse }), old, `status.conditions.[0].status: Unsupported value: "False": supported values: "True"`},
+		"maybe":                     {answer("Maybe"), old, `status.conditions.[0].type: Unsupported value: "Maybe": supported values: "Issued", "Denied", "Failed"`},
+		"denied with a certificate": {answer(denied, issue(key)), old, "status: Invalid value: non-condition status fields must be empty when denying or failing the PodCertificateRequest"},
+		"no condition": {answer(denied, func(s *certificatesv1.PodCertificateRequestStatus) { s.Conditions, s.CertificateChain = nil, "a" }), old,
 			`status: Invalid value: status is immutable unless transitioning to "Issued", "Denied", or "Failed"`},
-		"no chain":      {answer(issued), old, `status.certificateChain: Invalid value: "": issued certificate chain must contain at least one certificate`},
-		"another's key": {answer(issued, issue(newKey(t, elliptic.P256()))), old, "leaf certificate was not issued to the requested public key"},
-		"no times":      {answer(issued, issue(key), func(s *certificatesv1.PodCertificateRequestStatus) { s.NotBefore = nil }), old, "status.notBefore: Required value: must be present and consistent with the issued certificate"},
-		"another time":  {answer(issued, issue(key), func(s *certificatesv1.PodCertificateRequestStatus) { s.NotAfter = s.NotBefore }), old, "must be set to the NotAfter time encoded in the leaf certificate"},
-		"in the past":   {answer(issued, issue(key, func(c *x509.Certificate) { c.NotBefore = start.Add(-5 * time.Minute) })), old, "must be set to within 5 minutes of kube-apiserver's current time"},
-		"too short":     {answer(issued, issue(key, func(c *x509.Certificate) { c.NotAfter = start.Add(59 * time.Minute) })), old, "leaf certificate lifetime must be >= 1 hour"},
-		"too long":      {answer(issued, issue(key, func(c *x509.Certificate) { c.NotAfter = start.Add(25 * time.Hour) })), old, "leaf certificate lifetime must be <= spec.maxExpirationSeconds (86400)"},
-		"early refresh": {answer(issued, issue(key), func(s *certificatesv1.PodCertificateRequestStatus) { s.BeginRefreshAt = s.NotBefore }), old, "must be at least 10 minutes after status.notBefore"},
-		"late refresh":  {answer(issued, issue(key), func(s *certificatesv1.PodCertificateRequestStatus) { s.BeginRefreshAt = s.NotAfter }), old, "must be at least 10 minutes before status.notAfter"},
-		"dots":          {answer(issued, issue(key, func(c *x509.Certificate) { c.DNSNames = []string{"example.com."} })), old, "leaf certificate's DNSName should not start or end with '.'"},
-		"what follows": {answer(issued, issue(key), func(s *certificatesv1.PodCertificateRequestStatus) {
+		"no chain":                          {answer(issued), old, `status.certificateChain: Invalid value: "": issued certificate chain must contain at least one certificate`},
+		"another key":                       {answer(issued, issue(newKey(t, elliptic.P256()))), old, "leaf certificate was not issued to the requested public key"},
+		"no times":                          {answer(issued, issue(key), func(s *certificatesv1.PodCertificateRequestStatus) { s.NotBefore = nil }), old, "status.notBefore: Required value: must be present and consistent with the issued certificate"},
+		"time differs from the certificate": {answer(issued, issue(key), func(s *certificatesv1.PodCertificateRequestStatus) { s.NotAfter = s.NotBefore }), old, "must be set to the NotAfter time encoded in the leaf certificate"},
+		"in the past":                       {answer(issued, issue(key, func(c *x509.Certificate) { c.NotBefore = start.Add(-5 * time.Minute) })), old, "must be set to within 5 minutes of kube-apiserver's current time"},
+		"too short":                         {answer(issued, issue(key, func(c *x509.Certificate) { c.NotAfter = start.Add(59 * time.Minute) })), old, "leaf certificate lifetime must be >= 1 hour"},
+		"too long":                          {answer(issued, issue(key, func(c *x509.Certificate) { c.NotAfter = start.Add(25 * time.Hour) })), old, "leaf certificate lifetime must be <= spec.maxExpirationSeconds (86400)"},
+		"early refresh":                     {answer(issued, issue(key), func(s *certificatesv1.PodCertificateRequestStatus) { s.BeginRefreshAt = s.NotBefore }), old, "must be at least 10 minutes after status.notBefore"},
+		"late refresh":                      {answer(issued, issue(key), func(s *certificatesv1.PodCertificateRequestStatus) { s.BeginRefreshAt = s.NotAfter }), old, "must be at least 10 minutes before status.notAfter"},
+		"dots":                              {answer(issued, issue(key, func(c *x509.Certificate) { c.DNSNames = []string{"example.com."} })), old, "leaf certificate's DNSName should not start or end with '.'"},
+		"trailing PEM block": {answer(issued, issue(key), func(s *certificatesv1.PodCertificateRequestStatus) {
 			s.CertificateChain += encode(&pem.Block{Type: "PUBLIC KEY"})
 		}), old, "issued certificate chain must consist entirely of CERTFICATE PEM blocks"},
 		"no intermediate": {answer(issued, issue(key), func(s *certificatesv1.PodCertificateRequestStatus) {
@@ -173,7 +173,7 @@ func TestPodRequestAnswers(t *testing.T) {
 	}
 }
 
-// TestDefaults sees that defaults and declared validations are wired to the scheme.
+// TestDefaults checks that defaults and declared validations are registered with the scheme.
 func TestDefaults(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := Group(onlyMesh{}).Register(scheme); err != nil {

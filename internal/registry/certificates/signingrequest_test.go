@@ -61,7 +61,7 @@ func newStub(t *testing.T, key any) []byte {
 	return stub
 }
 
-// newCertificate signs itself, unless edit makes it something else.
+// newCertificate returns a self-signed certificate, changed by edit.
 func newCertificate(t *testing.T, key *ecdsa.PrivateKey, edit ...func(*x509.Certificate)) *pem.Block {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a"}, BasicConstraintsValid: true,
@@ -97,13 +97,13 @@ func TestRequestValidation(t *testing.T) {
 		edit func(*certificatesv1.CertificateSigningRequestSpec)
 		want []string
 	}{
-		"as it is":    {func(*certificatesv1.CertificateSigningRequestSpec) {}, nil},
+		"valid":       {func(*certificatesv1.CertificateSigningRequestSpec) {}, nil},
 		"no usages":   {func(s *certificatesv1.CertificateSigningRequestSpec) { s.Usages = nil }, []string{"spec.usages: Required value"}},
 		"usage twice": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.Usages = append(s.Usages, s.Usages[0]) }, []string{`spec.usages[2]: Duplicate value: "client auth"`}},
 		"no signer":   {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = "" }, []string{"spec.signerName: Required value"}},
 		"a signer": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = "mesh" },
 			[]string{`spec.signerName: Invalid value: "mesh": must be a fully qualified domain and path of the form 'example.com/signer-name'`}},
-		"the old signer": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = legacySigner },
+		"the legacy signer": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = legacySigner },
 			[]string{`spec.signerName: Invalid value: "kubernetes.io/legacy-unknown": the legacy signerName is not allowed via this API version`}},
 		"too short": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.ExpirationSeconds = new(int32(599)) },
 			[]string{"spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 600 seconds (10 minutes)"}},
@@ -131,7 +131,7 @@ func TestRequestValidation(t *testing.T) {
 	}
 }
 
-func TestRequestRemembersWhoAsked(t *testing.T) {
+func TestRequestRecordsUser(t *testing.T) {
 	r := asked(t)
 	r.Spec.Username, r.Spec.Groups = "root", []string{"system:masters"}
 	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "ann", UID: "u1", Groups: []string{"dev"}, Extra: map[string][]string{"a": {"b"}}})
@@ -166,18 +166,18 @@ func TestRequestUpdates(t *testing.T) {
 		now, old *csr
 		want     []string
 	}{
-		"approve":           {approve, answered("", approved), answered(""), nil},
-		"and deny":          {approve, answered("", approved, deniedNow), answered("", approved), []string{`status.conditions: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive`}},
-		"take back":         {approve, answered(""), answered("", approved), []string{`status.conditions: Forbidden: updates may not remove a condition of type "Approved"`}},
-		"approve and sign":  {approve, answered(signed, approved), answered(""), []string{"status.certificate: Forbidden: updates may not set certificate content"}},
-		"sign":              {sign, answered(signed, approved), answered("", approved), nil},
-		"fail":              {sign, answered("", approved, failedNow), answered("", approved), nil},
-		"sign again":        {sign, answered(other), answered(signed), []string{"status.certificate: Forbidden: updates may not modify existing certificate content"}},
-		"sign and approve":  {sign, answered(signed, approved), answered(""), []string{`status.conditions: Forbidden: updates may not add a condition of type "Approved"`}},
-		"an ordinary write": {plain, answered(signed), answered(signed), nil},
-		"no certificate":    {sign, answered("a"), answered(""), []string{`status.certificate: Invalid value: "<certificate data>": must contain at least one CERTIFICATE PEM block`}},
-		"a key":             {sign, answered(signed + encode(&pem.Block{Type: "EC PRIVATE KEY"})), answered(""), []string{`status.certificate: Invalid value: "<certificate data>": only CERTIFICATE PEM blocks are allowed, found "EC PRIVATE KEY"`}},
-		"headers":           {sign, answered(encode(&pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"a": "b"}})), answered(""), []string{`status.certificate: Invalid value: "<certificate data>": no PEM block headers are permitted`}},
+		"approve":                   {approve, answered("", approved), answered(""), nil},
+		"approve and deny":          {approve, answered("", approved, deniedNow), answered("", approved), []string{`status.conditions: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive`}},
+		"remove an approval":        {approve, answered(""), answered("", approved), []string{`status.conditions: Forbidden: updates may not remove a condition of type "Approved"`}},
+		"approve and sign":          {approve, answered(signed, approved), answered(""), []string{"status.certificate: Forbidden: updates may not set certificate content"}},
+		"sign":                      {sign, answered(signed, approved), answered("", approved), nil},
+		"fail":                      {sign, answered("", approved, failedNow), answered("", approved), nil},
+		"sign again":                {sign, answered(other), answered(signed), []string{"status.certificate: Forbidden: updates may not modify existing certificate content"}},
+		"sign and approve":          {sign, answered(signed, approved), answered(""), []string{`status.conditions: Forbidden: updates may not add a condition of type "Approved"`}},
+		"through the main resource": {plain, answered(signed), answered(signed), nil},
+		"no certificate":            {sign, answered("a"), answered(""), []string{`status.certificate: Invalid value: "<certificate data>": must contain at least one CERTIFICATE PEM block`}},
+		"a key":                     {sign, answered(signed + encode(&pem.Block{Type: "EC PRIVATE KEY"})), answered(""), []string{`status.certificate: Invalid value: "<certificate data>": only CERTIFICATE PEM blocks are allowed, found "EC PRIVATE KEY"`}},
+		"headers":                   {sign, answered(encode(&pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"a": "b"}})), answered(""), []string{`status.certificate: Invalid value: "<certificate data>": no PEM block headers are permitted`}},
 		"conditions": {approve, answered("", condition{Status: corev1.ConditionFalse}, condition{Type: "Denied", Status: corev1.ConditionFalse}, condition{Type: "A"}, condition{Type: "B", Status: "Perhaps"}, condition{Type: "B", Status: "Unknown"}), answered(""), []string{
 			"status.conditions[0].type: Required value",
 			`status.conditions[1].status: Unsupported value: "False": supported values: "True"`,

@@ -32,14 +32,14 @@ func TestClusterTrustBundle(t *testing.T) {
 		bundle *certificatesv1.ClusterTrustBundle
 		want   []string
 	}{
-		"anybody's":      {bundle("corp", "", roots), nil},
-		"a signer's":     {bundle("example.com:mesh:live", "example.com/mesh", roots), nil},
-		"a colon":        {bundle("a:b", "", roots), []string{`metadata.name: Invalid value: "a:b": ClusterTrustBundle without signer name must not have ":" in its name`}},
-		"another prefix": {bundle("live", "example.com/mesh", roots), []string{`metadata.name: Invalid value: "live": ClusterTrustBundle for signerName example.com/mesh must be named with prefix example.com:mesh:`}},
-		"nothing":        {bundle("a", "", ""), []string{omitted + "at least one trust anchor must be provided"}},
-		"twice":          {bundle("a", "", roots+roots), []string{omitted + "duplicate trust anchor (indices [0 1])"}},
-		"too large":      {bundle("a", "", strings.Repeat("a", largestBundle+1)), []string{"spec.trustBundle: Too long: may not be more than 1048576 bytes"}},
-		"what else is PEM": {bundle("a", "", roots+roots+encode(&pem.Block{Type: "PUBLIC KEY"}, &pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"a": "b"}},
+		"anybody's":          {bundle("corp", "", roots), nil},
+		"bundle of a signer": {bundle("example.com:mesh:live", "example.com/mesh", roots), nil},
+		"a colon":            {bundle("a:b", "", roots), []string{`metadata.name: Invalid value: "a:b": ClusterTrustBundle without signer name must not have ":" in its name`}},
+		"another prefix":     {bundle("live", "example.com/mesh", roots), []string{`metadata.name: Invalid value: "live": ClusterTrustBundle for signerName example.com/mesh must be named with prefix example.com:mesh:`}},
+		"nothing":            {bundle("a", "", ""), []string{omitted + "at least one trust anchor must be provided"}},
+		"twice":              {bundle("a", "", roots+roots), []string{omitted + "duplicate trust anchor (indices [0 1])"}},
+		"too large":          {bundle("a", "", strings.Repeat("a", maxBundleBytes+1)), []string{"spec.trustBundle: Too long: may not be more than 1048576 bytes"}},
+		"other PEM blocks": {bundle("a", "", roots+roots+encode(&pem.Block{Type: "PUBLIC KEY"}, &pem.Block{Type: "CERTIFICATE", Headers: map[string]string{"a": "b"}},
 			&pem.Block{Type: "CERTIFICATE", Bytes: []byte("a")}, leaf)), []string{
 			omitted + "entry 2 has bad block type: PUBLIC KEY", omitted + "entry 3 has PEM block headers",
 			omitted + "entry 4 does not parse as X.509", omitted + "entry 5 does not have the CA bit set"}},

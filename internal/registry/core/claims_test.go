@@ -50,25 +50,25 @@ func TestClaimUpdate(t *testing.T) {
 		was, change func(*corev1.PersistentVolumeClaim)
 		want        []string
 	}{
-		"nothing":               {pending, pending, nil},
-		"labels":                {pending, func(c *corev1.PersistentVolumeClaim) { c.Labels = map[string]string{"a": "b"} }, nil},
-		"gets its volume":       {pending, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "disk" }, nil},
-		"another volume":        {bound, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "other" }, []string{forbidden}},
-		"grows unbound":         {pending, ofSize("20Gi"), []string{forbidden}},
-		"grows":                 {bound, ofSize("20Gi"), nil},
-		"takes growth back":     {bound, ofSize("6Gi"), nil},
-		"shrinks":               {bound, ofSize("5Gi"), []string{"spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"}},
-		"another mode":          {bound, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) }, []string{forbidden, "volumeMode: Invalid value: \"Block\": field is immutable"}},
-		"gets a class":          {pending, class("fast"), nil},
-		"gets a class, bound":   {bound, class("fast"), nil},
-		"another class":         {class("slow"), class("fast"), []string{forbidden}},
-		"class moves":           {annotated, func(c *corev1.PersistentVolumeClaim) { class("old")(c); c.Annotations = nil }, nil},
-		"class moves and stays": {annotated, class("old"), nil},
-		"class moves wrongly":   {annotated, class("new"), []string{forbidden}},
-		"annotation goes":       {annotated, func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }, []string{`metadata.annotations.volume.beta.kubernetes.io/storage-class: Invalid value: "": field is immutable`}},
-		"other attributes":      {bound, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("silver") }, nil},
-		"no attributes":         {bound, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = nil }, []string{"spec.volumeAttributesClassName: Forbidden: update to nil is forbidden when status.currentVolumeAttributesClassName is not nil"}},
-		"empty attributes":      {bound, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("") }, []string{"spec.volumeAttributesClassName: Forbidden: update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil"}},
+		"nothing":                              {pending, pending, nil},
+		"labels":                               {pending, func(c *corev1.PersistentVolumeClaim) { c.Labels = map[string]string{"a": "b"} }, nil},
+		"set volume":                           {pending, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "disk" }, nil},
+		"another volume":                       {bound, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "other" }, []string{forbidden}},
+		"expansion before it is bound":         {pending, ofSize("20Gi"), []string{forbidden}},
+		"grows":                                {bound, ofSize("20Gi"), nil},
+		"failed expansion reduced":             {bound, ofSize("6Gi"), nil},
+		"shrinks":                              {bound, ofSize("5Gi"), []string{"spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"}},
+		"another mode":                         {bound, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) }, []string{forbidden, "volumeMode: Invalid value: \"Block\": field is immutable"}},
+		"set class":                            {pending, class("fast"), nil},
+		"set class of a bound claim":           {bound, class("fast"), nil},
+		"another class":                        {class("slow"), class("fast"), []string{forbidden}},
+		"class moves from the annotation":      {annotated, func(c *corev1.PersistentVolumeClaim) { class("old")(c); c.Annotations = nil }, nil},
+		"class copied from the annotation":     {annotated, class("old"), nil},
+		"another class than in the annotation": {annotated, class("new"), []string{forbidden}},
+		"annotation removed":                   {annotated, func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }, []string{`metadata.annotations.volume.beta.kubernetes.io/storage-class: Invalid value: "": field is immutable`}},
+		"other attributes":                     {bound, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("silver") }, nil},
+		"no attributes":                        {bound, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = nil }, []string{"spec.volumeAttributesClassName: Forbidden: update to nil is forbidden when status.currentVolumeAttributesClassName is not nil"}},
+		"empty attributes":                     {bound, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("") }, []string{"spec.volumeAttributesClassName: Forbidden: update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil"}},
 		"another group": {func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: new("example.com"), Kind: "K", Name: "n"}
 		}, func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource.APIGroup = new("NONE") }, []string{forbidden}},
@@ -120,13 +120,13 @@ func TestDataSources(t *testing.T) {
 		})
 	}
 	for name, test := range map[string]struct{ given, old, want *corev1.PersistentVolumeClaim }{
-		"nothing":           {with(nil, nil), nil, with(nil, nil)},
-		"old field":         {with(snapshot, nil), nil, with(snapshot, snapshotRef)},
-		"new field":         {with(nil, unknownRef), nil, with(unknown, unknownRef)},
-		"unknown":           {with(unknown, nil), nil, with(nil, nil)},
-		"unknown, but kept": {with(unknown, nil), with(unknown, unknownRef), with(unknown, unknownRef)},
-		"foreign":           {with(nil, foreign), nil, with(nil, nil)},
-		"foreign, but kept": {with(nil, foreign), with(nil, foreign), with(nil, foreign)},
+		"nothing":                        {with(nil, nil), nil, with(nil, nil)},
+		"old field":                      {with(snapshot, nil), nil, with(snapshot, snapshotRef)},
+		"new field":                      {with(nil, unknownRef), nil, with(unknown, unknownRef)},
+		"unknown":                        {with(unknown, nil), nil, with(nil, nil)},
+		"unknown kind, stored before":    {with(unknown, nil), with(unknown, unknownRef), with(unknown, unknownRef)},
+		"foreign":                        {with(nil, foreign), nil, with(nil, nil)},
+		"other namespace, stored before": {with(nil, foreign), with(nil, foreign), with(nil, foreign)},
 	} {
 		PersistentVolumeClaim.Prepare(t.Context(), test.given, test.old)
 		if diff := cmp.Diff(test.want, test.given); diff != "" {

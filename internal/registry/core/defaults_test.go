@@ -27,8 +27,8 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// TestDefaultsAreIdempotent defaults random objects of every kind of the group
-// twice: what was read from storage must not change when it is read again.
+// TestDefaultsAreIdempotent defaults random objects of each kind of the group twice, because a
+// stored object must not change when it is read.
 func TestDefaultsAreIdempotent(t *testing.T) {
 	scheme := newScheme(t)
 	for kind, goType := range scheme.KnownTypes(v1.SchemeGroupVersion) {
@@ -148,25 +148,25 @@ func TestPodLevelResources(t *testing.T) {
 		return out
 	}
 	for name, test := range map[string]struct{ pod, container, want *v1.ResourceRequirements }{
-		"nothing asked of the pod": {
+		"no pod-level resources": {
 			container: &v1.ResourceRequirements{Requests: list("cpu", "1")},
 		},
-		"requests of the containers, else the limit": {
+		"requests default to the containers' requests, else to the limit": {
 			pod:       &v1.ResourceRequirements{Limits: list("cpu", "2", "memory", "1Gi")},
 			container: &v1.ResourceRequirements{Requests: list("cpu", "1")},
 			want:      &v1.ResourceRequirements{Limits: list("cpu", "2", "memory", "1Gi"), Requests: list("cpu", "1", "memory", "1Gi")},
 		},
-		"huge pages limit the pod": {
+		"limits default to huge pages of the containers": {
 			pod:       &v1.ResourceRequirements{Limits: list("cpu", "2")},
 			container: &v1.ResourceRequirements{Limits: list("hugepages-2Mi", "4Mi")},
 			want:      &v1.ResourceRequirements{Limits: list("cpu", "2", "hugepages-2Mi", "4Mi"), Requests: list("cpu", "2", "hugepages-2Mi", "4Mi")},
 		},
-		"limits once every container has one, never below the request": {
+		"limits default if each container has one, and to at least the request": {
 			pod:       &v1.ResourceRequirements{Requests: list("cpu", "3")},
 			container: &v1.ResourceRequirements{Limits: list("cpu", "2", "memory", "1Gi"), Requests: list("cpu", "2", "memory", "1Gi")},
 			want:      &v1.ResourceRequirements{Limits: list("cpu", "3", "memory", "1Gi"), Requests: list("cpu", "3", "memory", "1Gi")},
 		},
-		"what the pod says stands": {
+		"the pod's own values are kept": {
 			pod:       &v1.ResourceRequirements{Limits: list("cpu", "2"), Requests: list("cpu", "100m")},
 			container: &v1.ResourceRequirements{Requests: list("cpu", "1")},
 			want:      &v1.ResourceRequirements{Limits: list("cpu", "2"), Requests: list("cpu", "100m")},

@@ -39,12 +39,12 @@ func TestConfigMaps(t *testing.T) {
 		object corev1.ConfigMap
 		want   []string
 	}{
-		"good":           {corev1.ConfigMap{Data: map[string]string{"a.b-c_d": ""}, BinaryData: map[string][]byte{"b": nil}}, nil},
-		"bad key":        {corev1.ConfigMap{Data: map[string]string{"a/b": ""}}, []string{`data[a/b]: Invalid value: "a/b": a valid config key must consist`}},
-		"parent":         {corev1.ConfigMap{BinaryData: map[string][]byte{"..": nil}}, []string{`binaryData[..]: Invalid value: "..": must not be '..'`}},
-		"in both":        {corev1.ConfigMap{Data: map[string]string{"a": ""}, BinaryData: map[string][]byte{"a": nil}}, []string{`data[a]: Invalid value: "a": duplicate of key present in binaryData`}},
-		"as big as can":  {corev1.ConfigMap{Data: map[string]string{"a": big}}, nil},
-		"a byte too big": {corev1.ConfigMap{Data: map[string]string{"a": big}, BinaryData: map[string][]byte{"b": {1}}}, []string{`[]: Too long: may not be more than 1048576 bytes`}},
+		"good":                            {corev1.ConfigMap{Data: map[string]string{"a.b-c_d": ""}, BinaryData: map[string][]byte{"b": nil}}, nil},
+		"bad key":                         {corev1.ConfigMap{Data: map[string]string{"a/b": ""}}, []string{`data[a/b]: Invalid value: "a/b": a valid config key must consist`}},
+		"parent":                          {corev1.ConfigMap{BinaryData: map[string][]byte{"..": nil}}, []string{`binaryData[..]: Invalid value: "..": must not be '..'`}},
+		"in data and binaryData":          {corev1.ConfigMap{Data: map[string]string{"a": ""}, BinaryData: map[string][]byte{"a": nil}}, []string{`data[a]: Invalid value: "a": duplicate of key present in binaryData`}},
+		"maximum size":                    {corev1.ConfigMap{Data: map[string]string{"a": big}}, nil},
+		"one byte above the maximum size": {corev1.ConfigMap{Data: map[string]string{"a": big}, BinaryData: map[string][]byte{"b": {1}}}, []string{`[]: Too long: may not be more than 1048576 bytes`}},
 	} {
 		wantErrors(t, name, checktest.Errors(t.Context(), ConfigMap.Validate, &test.object), test.want...)
 	}
@@ -56,11 +56,11 @@ func TestImmutableData(t *testing.T) {
 		object corev1.ConfigMap
 		want   []string
 	}{
-		"labels":      {corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Immutable: new(true), Data: old.Data}, nil},
-		"data":        {corev1.ConfigMap{Immutable: new(true), Data: map[string]string{"a": "2"}}, []string{"data: Forbidden: field is immutable when `immutable` is set"}},
-		"binary data": {corev1.ConfigMap{Immutable: new(true), Data: old.Data, BinaryData: map[string][]byte{"b": {1}}}, []string{"binaryData: Forbidden"}},
-		"mutable":     {corev1.ConfigMap{Data: old.Data}, []string{"immutable: Forbidden"}},
-		"said false":  {corev1.ConfigMap{Immutable: new(false), Data: old.Data}, []string{"immutable: Forbidden"}},
+		"labels":                 {corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Immutable: new(true), Data: old.Data}, nil},
+		"data":                   {corev1.ConfigMap{Immutable: new(true), Data: map[string]string{"a": "2"}}, []string{"data: Forbidden: field is immutable when `immutable` is set"}},
+		"binary data":            {corev1.ConfigMap{Immutable: new(true), Data: old.Data, BinaryData: map[string][]byte{"b": {1}}}, []string{"binaryData: Forbidden"}},
+		"mutable":                {corev1.ConfigMap{Data: old.Data}, []string{"immutable: Forbidden"}},
+		"immutable set to false": {corev1.ConfigMap{Immutable: new(false), Data: old.Data}, []string{"immutable: Forbidden"}},
 	} {
 		wantErrors(t, name, checktest.UpdateErrors(t.Context(), ConfigMap.ValidateUpdate, &test.object, old), test.want...)
 	}
@@ -84,8 +84,8 @@ func TestSecretTypes(t *testing.T) {
 		"opaque":                 {corev1.Secret{Type: corev1.SecretTypeOpaque}, nil},
 		"token":                  {corev1.Secret{Type: corev1.SecretTypeServiceAccountToken}, []string{"metadata.annotations[kubernetes.io/service-account.name]: Required"}},
 		"docker":                 {corev1.Secret{Type: corev1.SecretTypeDockerConfigJson}, []string{"data[.dockerconfigjson]: Required"}},
-		"docker, good":           {corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: data(".dockerconfigjson")}, nil},
-		"docker, no JSON":        {corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{".dockercfg": []byte("secret!")}}, []string{`data[.dockercfg]: Invalid value: "<secret contents redacted>"`}},
+		"docker, valid":          {corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: data(".dockerconfigjson")}, nil},
+		"docker, not JSON":       {corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{".dockercfg": []byte("secret!")}}, []string{`data[.dockercfg]: Invalid value: "<secret contents redacted>"`}},
 		"basic auth":             {corev1.Secret{Type: corev1.SecretTypeBasicAuth}, []string{"data[username]: Required", "data[password]: Required"}},
 		"basic auth, one of two": {corev1.Secret{Type: corev1.SecretTypeBasicAuth, Data: data("password")}, nil},
 		"ssh":                    {corev1.Secret{Type: corev1.SecretTypeSSHAuth}, []string{"data[ssh-privatekey]: Required"}},
@@ -95,16 +95,16 @@ func TestSecretTypes(t *testing.T) {
 	}
 	s := &corev1.Secret{Type: corev1.SecretTypeTLS, Data: data("tls.crt", "tls.key")}
 	if warnings := Secret.Warnings(t.Context(), s, nil); len(warnings) != 1 || !strings.HasPrefix(warnings[0], "tls: ") {
-		t.Errorf("a pair that is none: %q", warnings)
+		t.Errorf("an invalid pair: %q", warnings)
 	}
 	s = &corev1.Secret{}
 	Secret.Prepare(t.Context(), s, &corev1.Secret{Type: "example.com/x"})
 	if s.Type != "example.com/x" {
-		t.Errorf("a type left out became %q", s.Type)
+		t.Errorf("a missing type defaulted to %q", s.Type)
 	}
 }
 
-func TestStringDataIsData(t *testing.T) {
+func TestStringData(t *testing.T) {
 	s := &corev1.Secret{Data: map[string][]byte{"a": []byte("old"), "b": []byte("kept")}, StringData: map[string]string{"a": "new"}}
 	SetDefaults_Secret(s)
 	if string(s.Data["a"]) != "new" || string(s.Data["b"]) != "kept" || s.StringData != nil || s.Type != corev1.SecretTypeOpaque {
@@ -123,7 +123,7 @@ func TestNamespaces(t *testing.T) {
 	update.Spec.Finalizers = nil
 	Namespace.Prepare(t.Context(), update, n)
 	if len(update.Spec.Finalizers) != 1 {
-		t.Error("an update took the finalizer")
+		t.Error("an update removed the finalizer")
 	}
 	n.Spec.Finalizers = []corev1.FinalizerName{"kubernetes", "a.b/c", "bogus", "a b/c"}
 	wantErrors(t, "create", checktest.Errors(t.Context(), Namespace.Validate, n), `spec.finalizers: Invalid value: "bogus": name is neither`, `spec.finalizers: Invalid value: "a b/c": prefix part`)
@@ -135,10 +135,10 @@ func TestNamespaces(t *testing.T) {
 		phase   corev1.NamespacePhase
 		want    []string
 	}{
-		"living":             {nil, corev1.NamespaceActive, nil},
-		"living but dying":   {nil, corev1.NamespaceTerminating, []string{"status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"}},
-		"dying":              {&deleted, corev1.NamespaceTerminating, nil},
-		"dying but immortal": {&deleted, corev1.NamespaceActive, []string{"status.Phase: Invalid value: \"Active\": may only be 'Terminating'"}},
+		"living":                       {nil, corev1.NamespaceActive, nil},
+		"terminating without deletion": {nil, corev1.NamespaceTerminating, []string{"status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"}},
+		"dying":                        {&deleted, corev1.NamespaceTerminating, nil},
+		"active after deletion":        {&deleted, corev1.NamespaceActive, []string{"status.Phase: Invalid value: \"Active\": may only be 'Terminating'"}},
 	} {
 		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: test.deleted}, Status: corev1.NamespaceStatus{Phase: test.phase}}
 		wantErrors(t, name, checktest.UpdateErrors(t.Context(), Namespace.StatusUpdate.Validate, n, n), test.want...)
@@ -152,12 +152,12 @@ func TestSetPropagation(t *testing.T) {
 		options metav1.DeleteOptions
 		want    []string
 	}{
-		"no policy keeps":      {both, metav1.DeleteOptions{}, both},
-		"background":           {both, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}, []string{"x"}},
-		"foreground":           {nil, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}, []string{metav1.FinalizerDeleteDependents}},
-		"orphan":               {both, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationOrphan)}, []string{"x", metav1.FinalizerOrphanDependents}},
-		"orphan, the old way":  {nil, metav1.DeleteOptions{OrphanDependents: new(true)}, []string{metav1.FinalizerOrphanDependents}},
-		"neither, the old way": {nil, metav1.DeleteOptions{OrphanDependents: new(false)}, []string{metav1.FinalizerDeleteDependents}},
+		"no policy keeps finalizers": {both, metav1.DeleteOptions{}, both},
+		"background":                 {both, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}, []string{"x"}},
+		"foreground":                 {nil, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}, []string{metav1.FinalizerDeleteDependents}},
+		"orphan":                     {both, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationOrphan)}, []string{"x", metav1.FinalizerOrphanDependents}},
+		"orphanDependents true":      {nil, metav1.DeleteOptions{OrphanDependents: new(true)}, []string{metav1.FinalizerOrphanDependents}},
+		"orphanDependents false":     {nil, metav1.DeleteOptions{OrphanDependents: new(false)}, []string{metav1.FinalizerDeleteDependents}},
 	} {
 		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Finalizers: slices.Clone(test.had)}}
 		setPropagation(n, &test.options)
@@ -179,21 +179,21 @@ func TestNodes(t *testing.T) {
 		change func(*corev1.Node)
 		want   []string
 	}{
-		"good":       {func(*corev1.Node) {}, nil},
-		"dual stack": {func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"10.0.0.0/24", "fd00::/64"} }, nil},
-		"two of one": {func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"10.0.0.0/24", "10.0.1.0/24"} }, []string{`spec.podCIDRs: Invalid value: ["10.0.0.0/24","10.0.1.0/24"]: may specify no more than one CIDR`}},
-		"no range":   {func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"x"} }, []string{`spec.podCIDRs[0]: Invalid value: "x": must be a valid CIDR`}},
-		"taint":      {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a"}} }, []string{"metadata.taints[0].effect: Required"}},
+		"good":                     {func(*corev1.Node) {}, nil},
+		"dual stack":               {func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"10.0.0.0/24", "fd00::/64"} }, nil},
+		"two ranges of one family": {func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"10.0.0.0/24", "10.0.1.0/24"} }, []string{`spec.podCIDRs: Invalid value: ["10.0.0.0/24","10.0.1.0/24"]: may specify no more than one CIDR`}},
+		"not a range":              {func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"x"} }, []string{`spec.podCIDRs[0]: Invalid value: "x": must be a valid CIDR`}},
+		"taint":                    {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a"}} }, []string{"metadata.taints[0].effect: Required"}},
 		"taint twice": {func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "a", Effect: "NoExecute"}, {Key: "a", Value: "x", Effect: "NoExecute"}}
 		}, []string{"metadata.taints[1]: Duplicate value"}},
-		"taint of no kind": {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a b", Effect: "Maybe"}} },
+		"taint without effect": {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a b", Effect: "Maybe"}} },
 			[]string{`metadata.taints[0].key: Invalid value: "a b"`, `metadata.taints[0].effect: Unsupported value: "Maybe"`}},
-		"capacity":     {func(n *corev1.Node) { n.Status.Capacity["cpu"] = resource.MustParse("-1") }, []string{"status.capacity.cpu: Invalid value"}},
-		"swap":         {func(n *corev1.Node) { n.Status.NodeInfo.Swap = &corev1.NodeSwapStatus{Capacity: new(int64(0))} }, []string{"metadata.nodeSwapStatus.capacity: Invalid value: 0: must be greater than zero"}},
-		"features":     {func(n *corev1.Node) { n.Status.DeclaredFeatures = []string{"B", "A", "A", "c"} }, []string{"status.declaredFeatures[1]: Invalid value: \"A\": list must be sorted", "status.declaredFeatures[2]: Duplicate value", `status.declaredFeatures[3]: Invalid value: "c": invalid feature name`}},
-		"avoid, wrong": {func(n *corev1.Node) { n.Annotations = map[string]string{corev1.PreferAvoidPodsAnnotationKey: "x"} }, []string{"metadata.annotations.AvoidPods: Invalid value"}},
-		"avoid, no owner": {func(n *corev1.Node) {
+		"capacity":                         {func(n *corev1.Node) { n.Status.Capacity["cpu"] = resource.MustParse("-1") }, []string{"status.capacity.cpu: Invalid value"}},
+		"swap":                             {func(n *corev1.Node) { n.Status.NodeInfo.Swap = &corev1.NodeSwapStatus{Capacity: new(int64(0))} }, []string{"metadata.nodeSwapStatus.capacity: Invalid value: 0: must be greater than zero"}},
+		"features":                         {func(n *corev1.Node) { n.Status.DeclaredFeatures = []string{"B", "A", "A", "c"} }, []string{"status.declaredFeatures[1]: Invalid value: \"A\": list must be sorted", "status.declaredFeatures[2]: Duplicate value", `status.declaredFeatures[3]: Invalid value: "c": invalid feature name`}},
+		"invalid annotation to avoid pods": {func(n *corev1.Node) { n.Annotations = map[string]string{corev1.PreferAvoidPodsAnnotationKey: "x"} }, []string{"metadata.annotations.AvoidPods: Invalid value"}},
+		"annotation to avoid pods without owner": {func(n *corev1.Node) {
 			n.Annotations = map[string]string{corev1.PreferAvoidPodsAnnotationKey: `{"preferAvoidPods":[{"podSignature":{}}]}`}
 		}, []string{"metadata.annotations.scheduler.alpha.kubernetes.io/preferAvoidPods[0].PodSignature: Required"}},
 	} {
@@ -275,14 +275,14 @@ func TestEventsByGroup(t *testing.T) {
 		change       func(*corev1.Event)
 		core, strict []string
 	}{
-		"good":        {func(*corev1.Event) {}, nil, nil},
-		"elsewhere":   {func(e *corev1.Event) { e.InvolvedObject.Namespace = ""; e.Namespace = "x" }, []string{"involvedObject.namespace: Invalid value"}, []string{"involvedObject.namespace: Invalid value"}},
-		"no reporter": {func(e *corev1.Event) { e.ReportingController = "" }, []string{"reportingComponent: Required", "reportingComponent: Invalid", "reportingComponent: Invalid"}, []string{"reportingController: Required", "reportingController: Invalid", "reportingController: Invalid"}},
-		"long action": {func(e *corev1.Event) { e.Action = strings.Repeat("x", 129) }, []string{`action: Invalid value: "": can have at most 128 characters`}, []string{"action: Invalid"}},
-		"long note":   {func(e *corev1.Event) { e.Message = strings.Repeat("x", 1025) }, []string{"message: Invalid"}, []string{"message: Invalid"}},
-		"its type":    {func(e *corev1.Event) { e.Type = "Odd" }, nil, []string{`type: Invalid value: "": has invalid value: Odd`}},
-		"older form":  {func(e *corev1.Event) { e.EventTime = metav1.MicroTime{}; e.Count = 1; e.Source.Host = "h" }, nil, []string{"eventTime: Required", "count: Invalid", "source: Invalid"}},
-		"series":      {func(e *corev1.Event) { e.Series = &corev1.EventSeries{Count: 1} }, nil, []string{"series.count: Invalid", "series.lastObservedTime: Required"}},
+		"good":         {func(*corev1.Event) {}, nil, nil},
+		"elsewhere":    {func(e *corev1.Event) { e.InvolvedObject.Namespace = ""; e.Namespace = "x" }, []string{"involvedObject.namespace: Invalid value"}, []string{"involvedObject.namespace: Invalid value"}},
+		"no reporter":  {func(e *corev1.Event) { e.ReportingController = "" }, []string{"reportingComponent: Required", "reportingComponent: Invalid", "reportingComponent: Invalid"}, []string{"reportingController: Required", "reportingController: Invalid", "reportingController: Invalid"}},
+		"long action":  {func(e *corev1.Event) { e.Action = strings.Repeat("x", 129) }, []string{`action: Invalid value: "": can have at most 128 characters`}, []string{"action: Invalid"}},
+		"long note":    {func(e *corev1.Event) { e.Message = strings.Repeat("x", 1025) }, []string{"message: Invalid"}, []string{"message: Invalid"}},
+		"unknown type": {func(e *corev1.Event) { e.Type = "Odd" }, nil, []string{`type: Invalid value: "": has invalid value: Odd`}},
+		"older form":   {func(e *corev1.Event) { e.EventTime = metav1.MicroTime{}; e.Count = 1; e.Source.Host = "h" }, nil, []string{"eventTime: Required", "count: Invalid", "source: Invalid"}},
+		"series":       {func(e *corev1.Event) { e.Series = &corev1.EventSeries{Count: 1} }, nil, []string{"series.count: Invalid", "series.lastObservedTime: Required"}},
 	} {
 		wantErrors(t, name+" through core", checktest.Errors(throughGroup(t, ""), Event.Validate, newer(test.change)), test.core...)
 		wantErrors(t, name+" through events.k8s.io", checktest.Errors(throughGroup(t, "events.k8s.io"), Event.Validate, newer(test.change)), test.strict...)
@@ -296,7 +296,7 @@ func TestEventsByGroup(t *testing.T) {
 	wantErrors(t, "update through core", checktest.UpdateErrors(throughGroup(t, ""), Event.ValidateUpdate, changed, old))
 	wantErrors(t, "update through events.k8s.io", checktest.UpdateErrors(throughGroup(t, "events.k8s.io"), Event.ValidateUpdate, changed, old), "reason: Invalid", "action: Invalid")
 	if Event.Metadata.Loose(throughGroup(t, "events.k8s.io")) || !Event.Metadata.Loose(throughGroup(t, "")) {
-		t.Error("only the older form may be named as it likes")
+		t.Error("only events of the older form may have any name")
 	}
 }
 
@@ -349,6 +349,6 @@ func TestServiceAccountReferences(t *testing.T) {
 	}
 	s.Annotations = map[string]string{enforceMountableSecrets: "true"}
 	if len(account.Warnings(t.Context(), s, nil)) != 1 || len(account.Warnings(t.Context(), s, s)) != 0 {
-		t.Error("the deprecated annotation is warned of when it is new, and then alone")
+		t.Error("want a warning about the deprecated annotation only when it is new")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"testing/iotest"
 )
 
-// TestTheEndComesApart: what is read together with the end is not lost on who drops it.
-func TestTheEndComesApart(t *testing.T) {
+// TestEndApart checks that data which is read together with io.EOF is returned without it.
+func TestEndApart(t *testing.T) {
 	r := &endApart{ReadCloser: io.NopCloser(iotest.DataErrReader(strings.NewReader("alive")))}
 	p := make([]byte, 16)
 	if n, err := r.Read(p); string(p[:n]) != "alive" || err != nil {

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestWhatABudgetAllows(t *testing.T) {
+func TestAllows(t *testing.T) {
 	is := func(reason, message string) []metav1.Condition {
 		return []metav1.Condition{{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message}}
 	}
@@ -57,7 +57,7 @@ func TestWhatABudgetAllows(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotCounted(t *testing.T) {
+func TestUncounted(t *testing.T) {
 	ready := corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 	always := new(policyv1.AlwaysAllow)
 	for name, test := range map[string]struct {
@@ -66,11 +66,11 @@ func TestWhoIsNotCounted(t *testing.T) {
 		healthy, wanted int32
 		want            bool
 	}{
-		"ready":                 {ready, always, 3, 2, false},
-		"healthy application":   {corev1.PodStatus{}, nil, 2, 2, true},
-		"unhealthy application": {corev1.PodStatus{}, new(policyv1.IfHealthyBudget), 1, 2, false},
-		"wants none":            {corev1.PodStatus{}, nil, 0, 0, false},
-		"always":                {corev1.PodStatus{}, always, 1, 2, true},
+		"ready":                                {ready, always, 3, 2, false},
+		"healthy application":                  {corev1.PodStatus{}, nil, 2, 2, true},
+		"unhealthy application":                {corev1.PodStatus{}, new(policyv1.IfHealthyBudget), 1, 2, false},
+		"budget that requires no healthy pods": {corev1.PodStatus{}, nil, 0, 0, false},
+		"always":                               {corev1.PodStatus{}, always, 1, 2, true},
 	} {
 		budget := &policyv1.PodDisruptionBudget{
 			Spec:   policyv1.PodDisruptionBudgetSpec{UnhealthyPodEvictionPolicy: test.policy},
@@ -82,7 +82,7 @@ func TestWhoIsNotCounted(t *testing.T) {
 	}
 }
 
-func TestDisruptionsAreCounted(t *testing.T) {
+func TestCountDisruption(t *testing.T) {
 	budget := &policyv1.PodDisruptionBudget{Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 2}}
 	now := metav1.NewTime(time.Unix(1, 0))
 	first := disrupted(budget, "a", now)
@@ -94,6 +94,6 @@ func TestDisruptionsAreCounted(t *testing.T) {
 		t.Errorf("last: %+v", last.Status)
 	}
 	if len(first.Status.DisruptedPods) != 1 {
-		t.Error("the budget that was read has changed")
+		t.Error("the budget in the cache was changed")
 	}
 }

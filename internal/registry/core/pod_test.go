@@ -42,7 +42,7 @@ func TestPodIsCreatedPending(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	if request := p.Spec.Resources.Requests[corev1.ResourceCPU]; request.String() != "1" {
-		t.Errorf("the pod requests %s, want what its containers do", request.String())
+		t.Errorf("the pod requests %s, want the sum of its containers", request.String())
 	}
 	if c := p.Status.Conditions; len(c) != 1 || c[0].Reason != corev1.PodReasonSchedulingGated || !c[0].LastTransitionTime.Equal(&p.CreationTimestamp) {
 		t.Errorf("conditions %+v", c)
@@ -55,11 +55,11 @@ func TestPodUpdateKeepsPodLevelResources(t *testing.T) {
 	p := somePod()
 	preparePod(t.Context(), p, old)
 	if p.Spec.Resources == nil || p.Spec.Resources == old.Spec.Resources {
-		t.Error("an older client removed, or shares, the pod's resources")
+		t.Error("an older client removed the pod's resources, or they are not a copy")
 	}
 }
 
-func TestPodStatusKeepsWhatNodesDoNotSay(t *testing.T) {
+func TestPodStatusKeepsFieldsOfOthers(t *testing.T) {
 	now := metav1.NewTime(time.Unix(9, 0))
 	old := somePod(func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{Name: "owner"}}
@@ -93,13 +93,13 @@ func TestPodGrace(t *testing.T) {
 		asked  *int64
 		want   int64
 	}{
-		"its own":     {func(*corev1.Pod) {}, nil, 30},
-		"as asked":    {func(*corev1.Pod) {}, new(int64(5)), 5},
-		"at once":     {func(*corev1.Pod) {}, new(int64(0)), 0},
-		"negative":    {func(*corev1.Pod) {}, new(int64(-1)), 1},
-		"unscheduled": {func(p *corev1.Pod) { p.Spec.NodeName = "" }, new(int64(5)), 0},
-		"succeeded":   {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, nil, 0},
-		"failed":      {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, new(int64(9)), 0},
+		"the pod's period": {func(*corev1.Pod) {}, nil, 30},
+		"requested period": {func(*corev1.Pod) {}, new(int64(5)), 5},
+		"immediately":      {func(*corev1.Pod) {}, new(int64(0)), 0},
+		"negative":         {func(*corev1.Pod) {}, new(int64(-1)), 1},
+		"unscheduled":      {func(p *corev1.Pod) { p.Spec.NodeName = "" }, new(int64(5)), 0},
+		"succeeded":        {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, nil, 0},
+		"failed":           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, new(int64(9)), 0},
 	} {
 		options := &metav1.DeleteOptions{GracePeriodSeconds: test.asked}
 		if !podGrace(t.Context(), somePod(test.change), options) || *options.GracePeriodSeconds != test.want {
@@ -115,10 +115,10 @@ func TestResize(t *testing.T) {
 		generation int64
 		containers int
 	}{
-		"resources":    {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = cpu("2") }, "2", "i", 2, 1},
-		"nothing else": {func(p *corev1.Pod) { p.Spec.Containers[0].Image = "other"; p.Labels = map[string]string{"a": "b"} }, "1", "i", 1, 1},
-		"no more":      {func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "d"}) }, "1", "i", 2, 2},
-		"renamed":      {func(p *corev1.Pod) { p.Spec.Containers[0].Name = "x" }, "1", "i", 2, 1},
+		"resources":       {func(p *corev1.Pod) { p.Spec.Containers[0].Resources = cpu("2") }, "2", "i", 2, 1},
+		"other fields":    {func(p *corev1.Pod) { p.Spec.Containers[0].Image = "other"; p.Labels = map[string]string{"a": "b"} }, "1", "i", 1, 1},
+		"added container": {func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "d"}) }, "1", "i", 2, 2},
+		"renamed":         {func(p *corev1.Pod) { p.Spec.Containers[0].Name = "x" }, "1", "i", 2, 1},
 	} {
 		p, old := somePod(test.change), somePod()
 		prepareResize(t.Context(), p, old)
@@ -132,7 +132,7 @@ func TestResize(t *testing.T) {
 	}
 }
 
-func TestEphemeralContainersAlone(t *testing.T) {
+func TestEphemeralContainersUpdate(t *testing.T) {
 	p, old := somePod(func(p *corev1.Pod) {
 		p.Spec.Containers[0].Image, p.Status.Phase = "other", corev1.PodFailed
 		p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
@@ -143,7 +143,7 @@ func TestEphemeralContainersAlone(t *testing.T) {
 	}
 }
 
-// TestPodCells: what kubectl's users read off STATUS.
+// TestPodCells checks the columns READY, STATUS and RESTARTS.
 func TestPodCells(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	waiting := func(reason string) corev1.ContainerState {
@@ -172,8 +172,8 @@ func TestPodCells(t *testing.T) {
 			p.Status.Phase = "Running"
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: running, Ready: true}}
 		}, "1/1", "Running", "0"},
-		"failed":      {func(p pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: ended(3, "")}} }, "0/1", "ExitCode:3", "0"},
-		"failed, why": {func(p pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: ended(1, "Error")}} }, "0/1", "Error", "0"},
+		"failed":               {func(p pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: ended(3, "")}} }, "0/1", "ExitCode:3", "0"},
+		"failed with a reason": {func(p pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: ended(1, "Error")}} }, "0/1", "Error", "0"},
 		"restarted": {func(p pod) {
 			last := ended(1, "Error")
 			last.Terminated.FinishedAt = metav1.NewTime(now.Add(-90 * time.Second))
@@ -247,10 +247,10 @@ func TestBind(t *testing.T) {
 		since  time.Time
 	}{
 		"new": {func(*corev1.Pod) {}, now},
-		"was not": {func(p *corev1.Pod) {
+		"not scheduled before": {func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Reason: "Unschedulable", LastTransitionTime: before}}
 		}, now},
-		"was before": {func(p *corev1.Pod) {
+		"scheduled before": {func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "True", LastTransitionTime: before}}
 		}, before.Time},
 	} {

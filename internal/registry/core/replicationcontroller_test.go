@@ -42,14 +42,14 @@ func TestReplicationController(t *testing.T) {
 		change func(*corev1.ReplicationController)
 		want   []string
 	}{
-		"good":            {func(*corev1.ReplicationController) {}, nil},
-		"numbers":         {func(r *corev1.ReplicationController) { r.Spec.Replicas, r.Spec.MinReadySeconds = new(int32(-1)), -1 }, []string{"spec.minReadySeconds: Invalid value: -1", "spec.replicas: Invalid value: -1"}},
-		"no number":       {func(r *corev1.ReplicationController) { r.Spec.Replicas = nil }, []string{"spec.replicas: Required value"}},
-		"no selector":     {func(r *corev1.ReplicationController) { r.Spec.Selector = nil }, []string{"spec.selector: Required value"}},
-		"other labels":    {func(r *corev1.ReplicationController) { r.Spec.Selector = map[string]string{"a": "x"} }, []string{"spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template `labels`"}},
-		"no template":     {func(r *corev1.ReplicationController) { r.Spec.Template = nil }, []string{"spec.template: Required value"}},
-		"runs once":       {func(r *corev1.ReplicationController) { r.Spec.Template.Spec.RestartPolicy = "Never" }, []string{`spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"`}},
-		"runs for a time": {func(r *corev1.ReplicationController) { r.Spec.Template.Spec.ActiveDeadlineSeconds = new(int64(1)) }, []string{"spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in ReplicationController is not Supported"}},
+		"good":                 {func(*corev1.ReplicationController) {}, nil},
+		"numbers":              {func(r *corev1.ReplicationController) { r.Spec.Replicas, r.Spec.MinReadySeconds = new(int32(-1)), -1 }, []string{"spec.minReadySeconds: Invalid value: -1", "spec.replicas: Invalid value: -1"}},
+		"no replicas":          {func(r *corev1.ReplicationController) { r.Spec.Replicas = nil }, []string{"spec.replicas: Required value"}},
+		"no selector":          {func(r *corev1.ReplicationController) { r.Spec.Selector = nil }, []string{"spec.selector: Required value"}},
+		"labels do not match":  {func(r *corev1.ReplicationController) { r.Spec.Selector = map[string]string{"a": "x"} }, []string{"spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template `labels`"}},
+		"no template":          {func(r *corev1.ReplicationController) { r.Spec.Template = nil }, []string{"spec.template: Required value"}},
+		"restart policy Never": {func(r *corev1.ReplicationController) { r.Spec.Template.Spec.RestartPolicy = "Never" }, []string{`spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"`}},
+		"active deadline":      {func(r *corev1.ReplicationController) { r.Spec.Template.Spec.ActiveDeadlineSeconds = new(int64(1)) }, []string{"spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in ReplicationController is not Supported"}},
 	} {
 		wantProblems(t, name, checktest.Errors(t.Context(), ReplicationController.Validate, newController(t, test.change)), test.want...)
 	}
@@ -65,7 +65,7 @@ func TestReplicationController(t *testing.T) {
 		"status.fullyLabeledReplicas: Invalid value: 2: cannot be greater than status.replicas", "status.observedGeneration: Invalid value: -1")
 }
 
-func TestReplicationControllerIsShown(t *testing.T) {
+func TestReplicationControllerColumns(t *testing.T) {
 	r := newController(t, func(r *corev1.ReplicationController) {
 		r.Name, r.Status = "a.b", corev1.ReplicationControllerStatus{Replicas: 3, ReadyReplicas: 2}
 	})

@@ -22,7 +22,7 @@ const (
 	require = corev1.IPFamilyPolicyRequireDualStack
 )
 
-// stacks changes all that is said of families.
+// stacks sets all fields that concern IP families.
 func stacks(policy corev1.IPFamilyPolicy, families []corev1.IPFamily, ips ...string) serviceChange {
 	return func(s *corev1.Service) {
 		s.Spec.IPFamilyPolicy = nil
@@ -43,21 +43,21 @@ func TestCompleteFamilies(t *testing.T) {
 		families []corev1.IPFamily
 		want     []string
 	}{
-		"nothing said":                      {[]corev1.IPFamily{v4}, stacks("", nil), single, []corev1.IPFamily{v4}, nil},
-		"nothing said, first is IPv6":       {[]corev1.IPFamily{v6, v4}, stacks("", nil), single, []corev1.IPFamily{v6}, nil},
-		"prefers two, has one":              {[]corev1.IPFamily{v4}, stacks(prefer, nil), prefer, []corev1.IPFamily{v4}, nil},
-		"prefers two, has two":              {[]corev1.IPFamily{v4, v6}, stacks(prefer, []corev1.IPFamily{v6}), prefer, []corev1.IPFamily{v6, v4}, nil},
-		"from the address":                  {[]corev1.IPFamily{v4, v6}, stacks("", nil, "fd00::7"), single, []corev1.IPFamily{v6}, nil},
-		"headless with selector":            {[]corev1.IPFamily{v4}, func(s *corev1.Service) { stacks("", nil, "None")(s); selecting(s) }, single, []corev1.IPFamily{v4}, nil},
-		"headless without":                  {[]corev1.IPFamily{v4}, stacks("", nil, "None"), require, []corev1.IPFamily{v4, v6}, nil},
-		"headless without, single as asked": {[]corev1.IPFamily{v4}, stacks(single, []corev1.IPFamily{v6}, "None"), single, []corev1.IPFamily{v6}, nil},
-		"address of a strange family": {[]corev1.IPFamily{v4}, stacks("", nil, "fd00::7"), single, nil, []string{
+		"no fields":             {[]corev1.IPFamily{v4}, stacks("", nil), single, []corev1.IPFamily{v4}, nil},
+		"no fields, IPv6 first": {[]corev1.IPFamily{v6, v4}, stacks("", nil), single, []corev1.IPFamily{v6}, nil},
+		"PreferDualStack on a single-stack cluster": {[]corev1.IPFamily{v4}, stacks(prefer, nil), prefer, []corev1.IPFamily{v4}, nil},
+		"PreferDualStack on a dual-stack cluster":   {[]corev1.IPFamily{v4, v6}, stacks(prefer, []corev1.IPFamily{v6}), prefer, []corev1.IPFamily{v6, v4}, nil},
+		"from the address":                          {[]corev1.IPFamily{v4, v6}, stacks("", nil, "fd00::7"), single, []corev1.IPFamily{v6}, nil},
+		"headless with selector":                    {[]corev1.IPFamily{v4}, func(s *corev1.Service) { stacks("", nil, "None")(s); selecting(s) }, single, []corev1.IPFamily{v4}, nil},
+		"headless without selector":                 {[]corev1.IPFamily{v4}, stacks("", nil, "None"), require, []corev1.IPFamily{v4, v6}, nil},
+		"headless without selector, SingleStack":    {[]corev1.IPFamily{v4}, stacks(single, []corev1.IPFamily{v6}, "None"), single, []corev1.IPFamily{v6}, nil},
+		"address of a family that is not configured": {[]corev1.IPFamily{v4}, stacks("", nil, "fd00::7"), single, nil, []string{
 			`spec.clusterIPs[0]: Invalid value: ["fd00::7"]: IPv6 is not configured on this cluster`}},
-		"strange family": {[]corev1.IPFamily{v4}, stacks("", []corev1.IPFamily{v6}), single, []corev1.IPFamily{v6}, []string{
+		"family that is not configured": {[]corev1.IPFamily{v4}, stacks("", []corev1.IPFamily{v6}), single, []corev1.IPFamily{v6}, []string{
 			`spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster`}},
-		"requires two, has one": {[]corev1.IPFamily{v4}, stacks(require, nil), require, nil, []string{
+		"RequireDualStack on a single-stack cluster": {[]corev1.IPFamily{v4}, stacks(require, nil), require, nil, []string{
 			`spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack services`}},
-		"two and single": {[]corev1.IPFamily{v4, v6}, stacks(single, []corev1.IPFamily{v4, v6}, "10.96.0.7", "fd00::7"), single, []corev1.IPFamily{v4, v6}, []string{
+		"SingleStack with two families": {[]corev1.IPFamily{v4, v6}, stacks(single, []corev1.IPFamily{v4, v6}, "10.96.0.7", "fd00::7"), single, []corev1.IPFamily{v4, v6}, []string{
 			`spec.ipFamilyPolicy: Invalid value: "SingleStack": must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified`,
 			`spec.ipFamilyPolicy: Invalid value: "SingleStack": must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified`}},
 		"external name": {[]corev1.IPFamily{v4}, externalName, "", nil, nil},
@@ -86,12 +86,12 @@ func TestCompleteFamiliesOnUpdate(t *testing.T) {
 		families []corev1.IPFamily
 		want     []string
 	}{
-		"a second family is added":        {one, stacks(require, []corev1.IPFamily{v4}, "10.96.0.7"), both, []string{"10.96.0.7"}, both, nil},
-		"and taken away, by policy alone": {dual, stacks(single, both, "10.96.0.7", "fd00::7"), both, []string{"10.96.0.7"}, []corev1.IPFamily{v4}, nil},
-		"the policy of before":            {one, stacks("", []corev1.IPFamily{v4}, "10.96.0.7"), both, []string{"10.96.0.7"}, []corev1.IPFamily{v4}, nil},
+		"a second family is added":                   {one, stacks(require, []corev1.IPFamily{v4}, "10.96.0.7"), both, []string{"10.96.0.7"}, both, nil},
+		"the second family is removed by the policy": {dual, stacks(single, both, "10.96.0.7", "fd00::7"), both, []string{"10.96.0.7"}, []corev1.IPFamily{v4}, nil},
+		"the old policy":                             {one, stacks("", []corev1.IPFamily{v4}, "10.96.0.7"), both, []string{"10.96.0.7"}, []corev1.IPFamily{v4}, nil},
 		"the cluster gained a family": {
 			stacks(prefer, []corev1.IPFamily{v4}, "10.96.0.7"), stacks(prefer, []corev1.IPFamily{v4}, "10.96.0.7"), both, []string{"10.96.0.7"}, []corev1.IPFamily{v4}, nil},
-		"fewer without saying so": {dual, stacks(prefer, []corev1.IPFamily{v4}, "10.96.0.7"), both, []string{"10.96.0.7"}, []corev1.IPFamily{v4}, []string{
+		"fewer families without SingleStack": {dual, stacks(prefer, []corev1.IPFamily{v4}, "10.96.0.7"), both, []string{"10.96.0.7"}, []corev1.IPFamily{v4}, []string{
 			`spec.ipFamilyPolicy: Invalid value: "PreferDualStack": must be 'SingleStack' to release the secondary cluster IP`,
 			`spec.ipFamilyPolicy: Invalid value: "PreferDualStack": must be 'SingleStack' to release the secondary IP family`}},
 	} {
@@ -115,10 +115,10 @@ func TestCompleteRead(t *testing.T) {
 		families []corev1.IPFamily
 		policy   corev1.IPFamilyPolicy
 	}{
-		"written before clusterIPs": {func(s *corev1.Service) { stacks("", nil)(s); s.Spec.ClusterIP = "fd00::7" }, []corev1.IPFamily{v6}, single},
-		"headless without selector": {stacks("", nil, "None"), []corev1.IPFamily{v4, v6}, require},
-		"as it should be":           {stacks(prefer, []corev1.IPFamily{v4}, "10.96.0.7"), []corev1.IPFamily{v4}, prefer},
-		"external names have none":  {externalName, nil, ""},
+		"stored before clusterIPs existed": {func(s *corev1.Service) { stacks("", nil)(s); s.Spec.ClusterIP = "fd00::7" }, []corev1.IPFamily{v6}, single},
+		"headless without selector":        {stacks("", nil, "None"), []corev1.IPFamily{v4, v6}, require},
+		"complete":                         {stacks(prefer, []corev1.IPFamily{v4}, "10.96.0.7"), []corev1.IPFamily{v4}, prefer},
+		"external names have none":         {externalName, nil, ""},
 	} {
 		s := newService(tc.change)
 		f.completeRead(s)

@@ -30,9 +30,9 @@ func sliceTo(pod *corev1.ObjectReference, addresses ...string) fixedSlices {
 	return fixedSlices{slice}
 }
 
-// The proxy leads to the pods of the Service, and nowhere else, whatever slices
-// somebody has written.
-func TestServiceProxyLeadsToPods(t *testing.T) {
+// TestServiceProxy checks that the proxy connects only to pods of the Service's namespace, whatever
+// its slices contain.
+func TestServiceProxy(t *testing.T) {
 	pods := fake.NewClientset(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1"},
 		Status:     corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: "10.244.0.7"}}},
@@ -47,16 +47,16 @@ func TestServiceProxyLeadsToPods(t *testing.T) {
 		want   string
 		err    string
 	}{
-		"by name of the port":     {"web:http", sliceTo(ref("default", "web-1"), "10.244.0.7"), "//10.244.0.7:8080", ""},
-		"over TLS":                {"https:web:http", sliceTo(ref("default", "web-1"), "10.244.0.7"), "https://10.244.0.7:8080", ""},
-		"the only true one":       {"web:http", sliceTo(ref("default", "web-1"), "10.244.0.8", "10.244.0.7", "169.254.169.254"), "//10.244.0.7:8080", ""},
-		"another port":            {"web:admin", sliceTo(ref("default", "web-1"), "10.244.0.7"), "", `no endpoints available for service "web"`},
-		"no slices":               {"web:http", nil, "", `no endpoints available for service "web"`},
-		"of another namespace":    {"web:http", sliceTo(ref("kube-system", "web-1"), "10.244.0.7"), "", `no endpoints available for service "web"`},
-		"of no pod":               {"web:http", sliceTo(nil, "10.244.0.7"), "", `no endpoints available for service "web"`},
-		"of a pod that is gone":   {"web:http", sliceTo(ref("default", "web-2"), "10.244.0.7"), "", `no endpoints available for service "web"`},
-		"not the address of it":   {"web:http", sliceTo(ref("default", "web-1"), "169.254.169.254"), "", `no endpoints available for service "web"`},
-		"not the name of Service": {"a:b:c:d", nil, "", `invalid service request "a:b:c:d"`},
+		"by name of the port":      {"web:http", sliceTo(ref("default", "web-1"), "10.244.0.7"), "//10.244.0.7:8080", ""},
+		"over TLS":                 {"https:web:http", sliceTo(ref("default", "web-1"), "10.244.0.7"), "https://10.244.0.7:8080", ""},
+		"the only valid endpoint":  {"web:http", sliceTo(ref("default", "web-1"), "10.244.0.8", "10.244.0.7", "169.254.169.254"), "//10.244.0.7:8080", ""},
+		"another port":             {"web:admin", sliceTo(ref("default", "web-1"), "10.244.0.7"), "", `no endpoints available for service "web"`},
+		"no slices":                {"web:http", nil, "", `no endpoints available for service "web"`},
+		"pod of another namespace": {"web:http", sliceTo(ref("kube-system", "web-1"), "10.244.0.7"), "", `no endpoints available for service "web"`},
+		"endpoint without pod":     {"web:http", sliceTo(nil, "10.244.0.7"), "", `no endpoints available for service "web"`},
+		"deleted pod":              {"web:http", sliceTo(ref("default", "web-2"), "10.244.0.7"), "", `no endpoints available for service "web"`},
+		"not the pod's address":    {"web:http", sliceTo(ref("default", "web-1"), "169.254.169.254"), "", `no endpoints available for service "web"`},
+		"invalid name":             {"a:b:c:d", nil, "", `invalid service request "a:b:c:d"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := &serviceProxy{families: []corev1.IPFamily{v4}, slices: tc.slices, pods: pods}
@@ -94,18 +94,18 @@ func TestNodeProxy(t *testing.T) {
 		agent, id, want string
 		by              http.RoundTripper
 	}{
-		"the agent":                    {"https://192.0.2.1:10250", "node", "https://192.0.2.1:10250", toAgent},
-		"the agent, by its port":       {"https://192.0.2.1:10250", "http:node:10250", "https://192.0.2.1:10250", toAgent},
-		"another port":                 {"https://192.0.2.1:10250", "http:node:9100", "http://192.0.2.1:9100", toAny},
-		"an agent on loopback":         {"https://127.0.0.1:10250", "node", "https://127.0.0.1:10250", toAgent},
-		"another port on loopback":     {"https://127.0.0.1:10250", "http:node:2379", "", nil},
-		"a name, which may be of ours": {"https://localhost:10250", "http:node:2379", "", nil},
-		"nonsense":                     {"https://192.0.2.1:10250", "a:b:c:d", "", nil},
+		"the agent":                                  {"https://192.0.2.1:10250", "node", "https://192.0.2.1:10250", toAgent},
+		"the agent, by its port":                     {"https://192.0.2.1:10250", "http:node:10250", "https://192.0.2.1:10250", toAgent},
+		"another port":                               {"https://192.0.2.1:10250", "http:node:9100", "http://192.0.2.1:9100", toAny},
+		"an agent on loopback":                       {"https://127.0.0.1:10250", "node", "https://127.0.0.1:10250", toAgent},
+		"another port on loopback":                   {"https://127.0.0.1:10250", "http:node:2379", "", nil},
+		"a host name, which may resolve to loopback": {"https://localhost:10250", "http:node:2379", "", nil},
+		"invalid name":                               {"https://192.0.2.1:10250", "a:b:c:d", "", nil},
 	} {
 		got, by, err := (&nodeProxy{agentAt{url: tc.agent, toAgent: toAgent, toAny: toAny}}).location(context.Background(), tc.id)
 		if tc.want == "" {
 			if err == nil {
-				t.Errorf("%s: led to %s", name, got)
+				t.Errorf("%s: got %s, want an error", name, got)
 			}
 			continue
 		}

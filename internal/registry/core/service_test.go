@@ -15,8 +15,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// newService is a valid Service of type ClusterIP, defaulted and with an address,
-// changed as told.
+// newService returns a valid Service of type ClusterIP, with defaults and an address, and changed
+// by change.
 func newService(change ...func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{}
 	s.Name, s.Namespace = "web", "default"
@@ -85,7 +85,7 @@ func TestValidateService(t *testing.T) {
 			"spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"}},
 		"external name with an address": {func(s *corev1.Service) { externalName(s); clusterIPs("10.96.0.7")(s); s.Spec.ExternalName = "" }, []string{
 			"spec.clusterIPs: Forbidden: may not be set for ExternalName services", "spec.externalName: Required value"}},
-		"unnamed and alike ports": {ports(corev1.ServicePort{Port: 80}, corev1.ServicePort{Port: 80, Name: "a"}), []string{
+		"unnamed and duplicate ports": {ports(corev1.ServicePort{Port: 80}, corev1.ServicePort{Port: 80, Name: "a"}), []string{
 			"spec.ports[0].name: Required value",
 			`spec.ports[1]: Duplicate value: {"protocol":"TCP","port":80,"targetPort":0}`}},
 		"bad ports": {ports(corev1.ServicePort{Name: "a", Port: 70000, Protocol: "ICMP", TargetPort: intstr.FromString("UPPER"), AppProtocol: new("a/b/c")}, corev1.ServicePort{Name: "a", Port: 1}), []string{
@@ -103,9 +103,9 @@ func TestValidateService(t *testing.T) {
 			"spec.clusterIPs: Invalid value: [\"10.96.0.7\"]: first value must match `clusterIP`"}},
 		"two of one family": {clusterIPs("10.96.0.7", "10.96.0.8"), []string{
 			`spec.clusterIPs: Invalid value: ["10.96.0.7","10.96.0.8"]: may specify no more than one IP for each IP family`}},
-		"not of its family": {clusterIPs("fd00::7"), []string{
+		"address of another family": {clusterIPs("fd00::7"), []string{
 			"spec.clusterIPs[0]: Invalid value: \"fd00::7\": expected an IPv4 value as indicated by `ipFamilies[0]`"}},
-		"None and more": {clusterIPs("None", "10.96.0.7"), []string{
+		"None and an address": {clusterIPs("None", "10.96.0.7"), []string{
 			`spec.clusterIPs: Invalid value: ["None","10.96.0.7"]: 'None' must be the first and only value`}},
 		"leading zeros": {clusterIPs("10.096.0.7"), []string{
 			`spec.clusterIPs[0]: Invalid value: "10.096.0.7": must not have leading 0s`}},
@@ -160,22 +160,22 @@ func TestValidateServiceUpdate(t *testing.T) {
 		old, now serviceChange
 		want     []string
 	}{
-		"nothing":                   {same, same, nil},
-		"another address":           {same, clusterIPs("10.96.0.8"), []string{`spec.clusterIPs[0]: Invalid value: ["10.96.0.8"]: may not change once set`}},
-		"headless":                  {same, headless, []string{`spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set`}},
-		"no more headless":          {headless, same, []string{`spec.clusterIPs[0]: Invalid value: ["10.96.0.7"]: may not change once set`}},
-		"to a name":                 {same, externalName, nil},
-		"from a name":               {externalName, same, nil},
-		"a second address":          {same, dual, nil},
-		"one address less, as told": {dual, same, nil},
-		"one address less": {dual, func(s *corev1.Service) { s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack) }, []string{
+		"nothing":                {same, same, nil},
+		"another address":        {same, clusterIPs("10.96.0.8"), []string{`spec.clusterIPs[0]: Invalid value: ["10.96.0.8"]: may not change once set`}},
+		"headless":               {same, headless, []string{`spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set`}},
+		"headless to an address": {headless, same, []string{`spec.clusterIPs[0]: Invalid value: ["10.96.0.7"]: may not change once set`}},
+		"to ExternalName":        {same, externalName, nil},
+		"from ExternalName":      {externalName, same, nil},
+		"a second address":       {same, dual, nil},
+		"second address removed with SingleStack": {dual, same, nil},
+		"second address removed": {dual, func(s *corev1.Service) { s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack) }, []string{
 			`spec.ipFamilyPolicy: Invalid value: "PreferDualStack": must be set to 'SingleStack' when releasing the secondary clusterIP`,
 			`spec.ipFamilyPolicy: Invalid value: "PreferDualStack": must be set to 'SingleStack' when releasing the secondary ipFamily`}},
 		"health check port": {local(30001), local(30002), []string{"spec.healthCheckNodePort: Forbidden: field is immutable"}},
 		"class of a load balancer": {ofType(corev1.ServiceTypeLoadBalancer), func(s *corev1.Service) {
 			s.Spec.Type, s.Spec.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, new("example.com/lb")
 		}, []string{`spec.loadBalancerClass: Invalid value: "example.com/lb": may not change once set`}},
-		"an address an older version let pass": {clusterIPs("10.096.0.7"), clusterIPs("10.096.0.7"), nil},
+		"an address that an older version accepted": {clusterIPs("10.096.0.7"), clusterIPs("10.096.0.7"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			compare(t, check.Run(func(c *check.Checker) {

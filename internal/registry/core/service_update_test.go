@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A client that leaves out what it was given means to keep it; so a manifest can
-// be replaced by itself.
-func TestWhatIsLeftOutIsKept(t *testing.T) {
+// TestKeepGiven checks that an update keeps allocated fields that the client omits, so that a
+// manifest can be applied twice.
+func TestKeepGiven(t *testing.T) {
 	old := newService(func(s *corev1.Service) {
 		s.Spec.Type, s.Spec.ExternalTrafficPolicy, s.Spec.HealthCheckNodePort = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, 30003
 		s.Spec.Ports = []corev1.ServicePort{{Name: "a", Port: 80, NodePort: 30001}, {Name: "b", Port: 81, NodePort: 30002}}
@@ -21,7 +21,7 @@ func TestWhatIsLeftOutIsKept(t *testing.T) {
 	s := newService(func(s *corev1.Service) {
 		s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal
 		clusterIPs()(s)
-		// "a" asks for the node port of "b".
+		// Port "a" requests the node port of "b".
 		s.Spec.Ports = []corev1.ServicePort{{Name: "a", Port: 80, NodePort: 30002}, {Name: "b", Port: 81}, {Name: "c", Port: 82}}
 	})
 	keepGiven(s, old)
@@ -43,10 +43,10 @@ func TestSyncClusterIPs(t *testing.T) {
 		want     []string
 	}{
 		"created by an old client": {nil, "10.96.0.7", nil, one},
-		"created by a new one":     {nil, "", nil, nil},
-		"plural left out":          {newService(), "10.96.0.7", nil, one},
-		"singular cleared":         {newService(), "", one, nil},
-		"singular changed":         {newService(), "10.96.0.8", one, []string{"10.96.0.8"}},
+		"created by a new client":  {nil, "", nil, nil},
+		"clusterIPs omitted":       {newService(), "10.96.0.7", nil, one},
+		"clusterIP cleared":        {newService(), "", one, nil},
+		"clusterIP changed":        {newService(), "10.96.0.8", one, []string{"10.96.0.8"}},
 		"both changed":             {newService(), "10.96.0.8", []string{"10.96.0.9"}, []string{"10.96.0.9"}},
 	} {
 		s := newService(func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = tc.singular, tc.plural })
@@ -77,7 +77,7 @@ func TestDropUnusedByType(t *testing.T) {
 		s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "db.example.com."
 		dropUnusedByType(context.Background(), s, newService())
 		want := newService(externalName)
-		want.Spec.InternalTrafficPolicy = s.Spec.InternalTrafficPolicy // of no use, and kept as upstream does
+		want.Spec.InternalTrafficPolicy = s.Spec.InternalTrafficPolicy // unused, but kept, as upstream does
 		if diff := cmp.Diff(want, s); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -108,15 +108,15 @@ func TestPortWishes(t *testing.T) {
 		s, old *corev1.Service
 		want   []portWish
 	}{
-		"none":                        {newService(), nil, nil},
-		"any":                         {nodePort(corev1.ServicePort{Port: 80}, corev1.ServicePort{Port: 81}), nil, []portWish{{0, []int{0}}, {0, []int{1}}}},
-		"one for both protocols":      {nodePort(corev1.ServicePort{Port: 53}, corev1.ServicePort{Port: 53, Protocol: "UDP"}), nil, []portWish{{0, []int{0, 1}}}},
-		"one asked for both":          {nodePort(corev1.ServicePort{Port: 53}, corev1.ServicePort{Port: 53, Protocol: "UDP", NodePort: 30053}), nil, []portWish{{30053, []int{1}}}},
-		"held already":                {nodePort(corev1.ServicePort{Port: 80, NodePort: 30080}, corev1.ServicePort{Port: 81, NodePort: 30081}), nodePort(corev1.ServicePort{Port: 80, NodePort: 30080}), []portWish{{30081, []int{1}}}},
-		"only as asked":               {without(nodePort(corev1.ServicePort{Port: 80}, corev1.ServicePort{Port: 81, NodePort: 30081})), nil, []portWish{{30081, []int{1}}}},
-		"a health check":              {without(health(nodePort(corev1.ServicePort{Port: 80}), 0)), nil, []portWish{{0, nil}}},
-		"a health check as asked":     {without(health(nodePort(corev1.ServicePort{Port: 80}), 30099)), nil, []portWish{{30099, nil}}},
-		"a health check held already": {without(health(nodePort(corev1.ServicePort{Port: 80}), 30099)), health(nodePort(corev1.ServicePort{Port: 80}), 30099), nil},
+		"none":                                  {newService(), nil, nil},
+		"any":                                   {nodePort(corev1.ServicePort{Port: 80}, corev1.ServicePort{Port: 81}), nil, []portWish{{0, []int{0}}, {0, []int{1}}}},
+		"one port for both protocols":           {nodePort(corev1.ServicePort{Port: 53}, corev1.ServicePort{Port: 53, Protocol: "UDP"}), nil, []portWish{{0, []int{0, 1}}}},
+		"one requested port for both protocols": {nodePort(corev1.ServicePort{Port: 53}, corev1.ServicePort{Port: 53, Protocol: "UDP", NodePort: 30053}), nil, []portWish{{30053, []int{1}}}},
+		"already allocated":                     {nodePort(corev1.ServicePort{Port: 80, NodePort: 30080}, corev1.ServicePort{Port: 81, NodePort: 30081}), nodePort(corev1.ServicePort{Port: 80, NodePort: 30080}), []portWish{{30081, []int{1}}}},
+		"only requested ports":                  {without(nodePort(corev1.ServicePort{Port: 80}, corev1.ServicePort{Port: 81, NodePort: 30081})), nil, []portWish{{30081, []int{1}}}},
+		"a health check":                        {without(health(nodePort(corev1.ServicePort{Port: 80}), 0)), nil, []portWish{{0, nil}}},
+		"a requested health check port":         {without(health(nodePort(corev1.ServicePort{Port: 80}), 30099)), nil, []portWish{{30099, nil}}},
+		"an allocated health check port":        {without(health(nodePort(corev1.ServicePort{Port: 80}), 30099)), health(nodePort(corev1.ServicePort{Port: 80}), 30099), nil},
 	} {
 		if diff := cmp.Diff(tc.want, portWishes(tc.s, tc.old), cmp.AllowUnexported(portWish{})); diff != "" {
 			t.Errorf("%s: wishes (-want +got):\n%s", name, diff)

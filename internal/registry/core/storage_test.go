@@ -34,7 +34,7 @@ func wantProblems(t *testing.T, name string, errs field.ErrorList, want ...strin
 	}
 }
 
-// cells are what a kind's own columns show.
+// cells returns the cells of a kind's own columns.
 func cells[T generic.Object](kind generic.Kind[T], obj T) []any {
 	var out []any
 	for _, column := range kind.Columns {
@@ -43,7 +43,7 @@ func cells[T generic.Object](kind generic.Kind[T], obj T) []any {
 	return out
 }
 
-// amounts reads "cpu=1 memory=1Gi".
+// amounts parses a resource list, such as "cpu=1 memory=1Gi".
 func amounts(text string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for item := range strings.FieldsSeq(text) {
@@ -107,14 +107,14 @@ func TestPersistentVolume(t *testing.T) {
 		"two sources": {func(s *corev1.PersistentVolumeSpec) { s.NFS = &corev1.NFSVolumeSource{} }, []string{"spec.nfs: Forbidden: may not specify more than 1 volume type"}},
 		"beside":      {func(s *corev1.PersistentVolumeSpec) { s.FlexVolume = &corev1.FlexPersistentVolumeSource{Driver: "d"} }, nil},
 		"local":       {source(corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{}}), []string{"spec.local.path: Required value", "spec.nodeAffinity: Required value: Local volume requires node affinity"}},
-		"local, placed": {func(s *corev1.PersistentVolumeSpec) {
+		"local with affinity": {func(s *corev1.PersistentVolumeSpec) {
 			s.PersistentVolumeSource = corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/a/../b"}}
 			s.NodeAffinity = onNode("kubernetes.io/hostname")
 		}, []string{`spec.local.path: Invalid value: "/a/../b": must not contain '..'`}},
 		"csi": {csi(corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "h", NodeStageSecretRef: &corev1.SecretReference{}}), nil},
-		"csi, less": {csi(corev1.CSIPersistentVolumeSource{NodeExpandSecretRef: &corev1.SecretReference{Name: "A"}}),
+		"csi, incomplete": {csi(corev1.CSIPersistentVolumeSource{NodeExpandSecretRef: &corev1.SecretReference{Name: "A"}}),
 			[]string{"spec.csi.driver: Required value", "spec.csi.nodeExpandSecretRef.name: Invalid value", "spec.csi.nodeExpandSecretRef.namespace: Required value", "spec.csi.volumeHandle: Required value"}},
-		"attributes of no csi": {func(s *corev1.PersistentVolumeSpec) { s.VolumeAttributesClassName = new("") },
+		"attributes class without csi": {func(s *corev1.PersistentVolumeSpec) { s.VolumeAttributesClassName = new("") },
 			[]string{"spec.csi: Required value: has to be specified when using volumeAttributesClassName", "spec.volumeAttributesClassName: Required value: an empty string is disallowed"}},
 		"iscsi": {source(corev1.PersistentVolumeSource{ISCSI: &corev1.ISCSIPersistentVolumeSource{TargetPortal: strings.Repeat("p", 60), IQN: "x", InitiatorName: new("iqn.bad"), SecretRef: &corev1.SecretReference{}}}),
 			[]string{`spec.iscsi.initiatorname: Invalid value: "iqn.bad": must be valid format`, `spec.iscsi.iqn: Invalid value: "x": must be valid format`, "spec.iscsi.secretRef.name: Required value", "spec.iscsi.targetportal: Invalid value"}},
@@ -150,17 +150,17 @@ func TestPersistentVolumeUpdate(t *testing.T) {
 		change func(*corev1.PersistentVolumeSpec)
 		want   []string
 	}{
-		"what may change": {func(s *corev1.PersistentVolumeSpec) {
+		"allowed changes": {func(s *corev1.PersistentVolumeSpec) {
 			s.Capacity, s.PersistentVolumeReclaimPolicy, s.ClaimRef = amounts("storage=2Gi"), "Delete", &corev1.ObjectReference{Name: "c"}
 			s.CSI.ControllerExpandSecretRef = &corev1.SecretReference{Name: "s", Namespace: "n"}
 			s.VolumeAttributesClassName = new("slow")
 		}, nil},
-		"source":          {func(s *corev1.PersistentVolumeSpec) { s.CSI.VolumeHandle = "i" }, []string{"spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n"}},
-		"mode":            {func(s *corev1.PersistentVolumeSpec) { s.VolumeMode = new(corev1.PersistentVolumeBlock) }, []string{"volumeMode: Invalid value: \"Block\": field is immutable"}},
-		"newer label":     {func(s *corev1.PersistentVolumeSpec) { s.NodeAffinity = onNode("kubernetes.io/arch") }, nil},
-		"another label":   {func(s *corev1.PersistentVolumeSpec) { s.NodeAffinity = onNode("kubernetes.io/os") }, []string{"nodeAffinity: Invalid value"}},
-		"no affinity":     {func(s *corev1.PersistentVolumeSpec) { s.NodeAffinity = nil }, []string{"nodeAffinity: Invalid value: null: field is immutable, except for updating from beta label to GA"}},
-		"attributes gone": {func(s *corev1.PersistentVolumeSpec) { s.VolumeAttributesClassName = nil }, []string{"spec.volumeAttributesClassName: Forbidden: update from non-nil value to nil is forbidden"}},
+		"source":                   {func(s *corev1.PersistentVolumeSpec) { s.CSI.VolumeHandle = "i" }, []string{"spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n"}},
+		"mode":                     {func(s *corev1.PersistentVolumeSpec) { s.VolumeMode = new(corev1.PersistentVolumeBlock) }, []string{"volumeMode: Invalid value: \"Block\": field is immutable"}},
+		"stable label":             {func(s *corev1.PersistentVolumeSpec) { s.NodeAffinity = onNode("kubernetes.io/arch") }, nil},
+		"another label":            {func(s *corev1.PersistentVolumeSpec) { s.NodeAffinity = onNode("kubernetes.io/os") }, []string{"nodeAffinity: Invalid value"}},
+		"affinity removed":         {func(s *corev1.PersistentVolumeSpec) { s.NodeAffinity = nil }, []string{"nodeAffinity: Invalid value: null: field is immutable, except for updating from beta label to GA"}},
+		"attributes class removed": {func(s *corev1.PersistentVolumeSpec) { s.VolumeAttributesClassName = nil }, []string{"spec.volumeAttributesClassName: Forbidden: update from non-nil value to nil is forbidden"}},
 	} {
 		old := newVolume(csi)
 		v := old.DeepCopy()
@@ -181,11 +181,11 @@ func TestPhaseTransition(t *testing.T) {
 		status corev1.PersistentVolumeStatus
 		want   time.Time
 	}{
-		"same phase":           {corev1.PersistentVolumeStatus{Phase: "Available"}, before.Time},
-		"same phase, given":    {corev1.PersistentVolumeStatus{Phase: "Available", LastPhaseTransitionTime: &given}, given.Time},
-		"another phase":        {corev1.PersistentVolumeStatus{Phase: "Bound"}, noon},
-		"another, old time":    {corev1.PersistentVolumeStatus{Phase: "Bound", LastPhaseTransitionTime: &before}, noon},
-		"another phase, given": {corev1.PersistentVolumeStatus{Phase: "Bound", LastPhaseTransitionTime: &given}, given.Time},
+		"same phase":              {corev1.PersistentVolumeStatus{Phase: "Available"}, before.Time},
+		"same phase, time set":    {corev1.PersistentVolumeStatus{Phase: "Available", LastPhaseTransitionTime: &given}, given.Time},
+		"another phase":           {corev1.PersistentVolumeStatus{Phase: "Bound"}, noon},
+		"another phase, old time": {corev1.PersistentVolumeStatus{Phase: "Bound", LastPhaseTransitionTime: &before}, noon},
+		"another phase, time set": {corev1.PersistentVolumeStatus{Phase: "Bound", LastPhaseTransitionTime: &given}, given.Time},
 	} {
 		v := &corev1.PersistentVolume{Status: test.status}
 		volumes().StatusUpdate.Prepare(t.Context(), v, old)

@@ -20,8 +20,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/core/podspec"
 )
 
-// TestDeclaredValidations sees that the generated validations are wired to the
-// scheme, the hand-written parts of them among them.
+// TestDeclaredValidations checks that the generated validations are registered with the scheme, and
+// call the custom ones.
 func TestDeclaredValidations(t *testing.T) {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
@@ -39,8 +39,8 @@ func TestDeclaredValidations(t *testing.T) {
 	}
 }
 
-// TestDeclaredOptions sees that no declared validation of any kind asks about a
-// feature that we forgot: that is an internal error at every request.
+// TestDeclaredOptions checks that DeclaredOptions has all features that declared validations depend
+// on. A missing one is an internal error in each request.
 func TestDeclaredOptions(t *testing.T) {
 	scheme := newScheme(t)
 	for kind, goType := range scheme.KnownTypes(v1.SchemeGroupVersion) {
@@ -56,8 +56,7 @@ func TestDeclaredOptions(t *testing.T) {
 	}
 }
 
-// TestReportedOnce sees that a rule which is declared and hand-written is
-// reported once.
+// TestReportedOnce checks that a rule that is both declared and hand-written is reported once.
 func TestReportedOnce(t *testing.T) {
 	scheme := newScheme(t)
 	pod := &v1.Pod{

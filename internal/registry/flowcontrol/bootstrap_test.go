@@ -16,7 +16,7 @@ import (
 	typed "k8s.io/client-go/kubernetes/typed/flowcontrol/v1"
 )
 
-// ensured is what Ensure makes of a store that holds some objects.
+// ensured runs Ensure on a store with the given objects.
 func ensured(t *testing.T, objects ...runtime.Object) typed.FlowcontrolV1Interface {
 	t.Helper()
 	client := fake.NewClientset(objects...)
@@ -39,7 +39,7 @@ func ensured(t *testing.T, objects ...runtime.Object) typed.FlowcontrolV1Interfa
 	return client.FlowcontrolV1()
 }
 
-func TestEverythingIsMade(t *testing.T) {
+func TestObjectsAreCreated(t *testing.T) {
 	client := ensured(t)
 	schemas, _ := client.FlowSchemas().List(t.Context(), metav1.ListOptions{})
 	levels, _ := client.PriorityLevelConfigurations().List(t.Context(), metav1.ListOptions{})
@@ -49,8 +49,8 @@ func TestEverythingIsMade(t *testing.T) {
 	}
 }
 
-// TestWhoseObjectIsIt: a suggested object is the server's until somebody changes it.
-func TestWhoseObjectIsIt(t *testing.T) {
+// TestSuggestedObjects checks that suggested objects are updated until a user changes them.
+func TestSuggestedObjects(t *testing.T) {
 	const name = "workload-low"
 	suggested := named(bootstrap.SuggestedPriorityLevelConfigurations, name, SetObjectDefaults_PriorityLevelConfiguration)
 	stored := *suggested.Spec.Limited.NominalConcurrencyShares
@@ -60,11 +60,11 @@ func TestWhoseObjectIsIt(t *testing.T) {
 		shares     int32
 		wantMark   string
 	}{
-		"untouched, of an older release":   {1, "true", stored, "true"},
-		"untouched, with no word about it": {1, "", stored, "true"},
-		"changed":                          {2, "", 7, "false"},
-		"given away":                       {1, "false", 7, "false"},
-		"taken back":                       {5, "true", stored, "true"},
+		"unchanged, from an older release": {1, "true", stored, "true"},
+		"unchanged, without annotation":    {1, "", stored, "true"},
+		"changed by a user":                {2, "", 7, "false"},
+		"auto-update disabled":             {1, "false", 7, "false"},
+		"auto-update enabled again":        {5, "true", stored, "true"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			level := suggested.DeepCopy()
@@ -84,9 +84,9 @@ func TestWhoseObjectIsIt(t *testing.T) {
 	}
 }
 
-// TestMandatoryAreStoredAsTheyMustBe, whoever changed them; but how much the
-// exempt level lends is the administrator's.
-func TestMandatoryAreStoredAsTheyMustBe(t *testing.T) {
+// TestMandatoryObjects checks that mandatory objects are restored, except for how much the exempt
+// level lends, which administrators may change.
+func TestMandatoryObjects(t *testing.T) {
 	catchAll, exempt := mandatoryFlowSchema("catch-all"), mandatoryLevel("exempt")
 	catchAll.Spec.MatchingPrecedence, catchAll.Generation = 5, 9
 	exempt.Spec.Exempt.LendablePercent = new(int32(50))
@@ -101,7 +101,7 @@ func TestMandatoryAreStoredAsTheyMustBe(t *testing.T) {
 	}
 }
 
-func TestWhatNoReleaseHasGoes(t *testing.T) {
+func TestObsoleteObjectsAreDeleted(t *testing.T) {
 	gone := &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: "old", Annotations: map[string]string{flowcontrolv1.AutoUpdateAnnotationKey: "true"}}}
 	users := &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}
 	client := ensured(t, gone, users)

@@ -57,7 +57,7 @@ func TestFlowSchemas(t *testing.T) {
 			change: func(s *flowcontrolv1.FlowSchemaSpec) { s.MatchingPrecedence = 10001 },
 			want:   []string{"spec.matchingPrecedence: Invalid value: 10001: must not be greater than 10000"},
 		},
-		"that of exempt": {
+		"precedence of the exempt schema": {
 			change: func(s *flowcontrolv1.FlowSchemaSpec) { s.MatchingPrecedence = 1 },
 			want:   []string{"spec.matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have matchingPrecedence 1"},
 		},
@@ -147,7 +147,7 @@ func TestFlowSchemas(t *testing.T) {
 	}
 }
 
-func TestMandatoryObjectsStayAsTheyAre(t *testing.T) {
+func TestMandatoryObjectsAreImmutable(t *testing.T) {
 	exempt := mandatoryFlowSchema("exempt")
 	expect(t, check.Run(func(c *check.Checker) { validateFlowSchema(t.Context(), c, exempt) }))
 	exempt.Spec.Rules = nil
@@ -155,7 +155,7 @@ func TestMandatoryObjectsStayAsTheyAre(t *testing.T) {
 		t.Errorf("%v", errs)
 	}
 	level := mandatoryLevel("exempt")
-	level.Spec.Exempt.LendablePercent = new(int32(50)) // the administrator's
+	level.Spec.Exempt.LendablePercent = new(int32(50)) // administrators may change it
 	expect(t, check.Run(func(c *check.Checker) { validatePriorityLevel(t.Context(), c, level) }))
 	catchAll := mandatoryLevel("catch-all")
 	expect(t, check.Run(func(c *check.Checker) { validatePriorityLevel(t.Context(), c, catchAll) }))
@@ -183,7 +183,7 @@ func TestPriorityLevels(t *testing.T) {
 		"rejecting":    {spec: limited(flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject})},
 		"no type":      {want: []string{"spec.type: Required value"}},
 		"unknown type": {spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: "x"}, want: []string{`spec.type: Unsupported value: "x": supported values: "Exempt", "Limited"`}},
-		"exempt by another name": {
+		"another exempt level": {
 			spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: flowcontrolv1.PriorityLevelEnablementExempt, Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{}},
 			want: []string{
 				"spec.type: Invalid value: \"Exempt\": must be 'Exempt' if and only if `name` is 'exempt'",
@@ -194,21 +194,21 @@ func TestPriorityLevels(t *testing.T) {
 			spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: flowcontrolv1.PriorityLevelEnablementLimited, Exempt: &flowcontrolv1.ExemptPriorityLevelConfiguration{}},
 			want: []string{"spec.exempt: Forbidden: must be nil if the type is Limited", "spec.limited: Required value: must not be empty when type is Limited"},
 		},
-		"out of bounds": {spec: outOfBounds, want: []string{
+		"out of range": {spec: outOfBounds, want: []string{
 			"spec.limited.nominalConcurrencyShares: Invalid value: -1: must be a non-negative integer",
 			"spec.limited.lendablePercent: Invalid value: 101: must be between 0 and 100, inclusive",
 			"spec.limited.borrowingLimitPercent: Invalid value: -1: if specified, must be a non-negative integer",
 		}},
 		"no response":      {spec: limited(flowcontrolv1.LimitResponse{}), want: []string{"spec.limited.limitResponse.type: Required value"}},
 		"unknown response": {spec: limited(flowcontrolv1.LimitResponse{Type: "x"}), want: []string{`spec.limited.limitResponse.type: Unsupported value: "x": supported values: "Queue", "Reject"`}},
-		"a queue of none":  {spec: limited(flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeQueue}), want: []string{"spec.limited.limitResponse.queuing: Required value: must not be empty if limited.limitResponse.type is Limited"}},
+		"zero queues":      {spec: limited(flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeQueue}), want: []string{"spec.limited.limitResponse.queuing: Required value: must not be empty if limited.limitResponse.type is Limited"}},
 		"negative queues": {spec: limited(queue(-1, -1, -1)), want: []string{
 			"spec.limited.limitResponse.queuing.queueLengthLimit: Invalid value: -1: must be positive",
 			"spec.limited.limitResponse.queuing.queues: Invalid value: -1: must be positive",
 			"spec.limited.limitResponse.queuing.handSize: Invalid value: -1: must be positive",
 		}},
-		"a hand beyond the deck": {spec: limited(queue(4, 5, 1)), want: []string{"spec.limited.limitResponse.queuing.handSize: Invalid value: 5: should not be greater than queues (4)"}},
-		"a hand that no hash deals": {spec: limited(queue(10_000_001, 10, 1)), want: []string{
+		"hand larger than the number of queues": {spec: limited(queue(4, 5, 1)), want: []string{"spec.limited.limitResponse.queuing.handSize: Invalid value: 5: should not be greater than queues (4)"}},
+		"too many queues for the hash": {spec: limited(queue(10_000_001, 10, 1)), want: []string{
 			"spec.limited.limitResponse.queuing.queues: Invalid value: 10000001: must not be greater than 10000000",
 			"spec.limited.limitResponse.queuing.handSize: Invalid value: 10: required entropy bits of deckSize 10000001 and handSize 10 should not be greater than 60",
 		}},
@@ -253,6 +253,6 @@ func TestColumns(t *testing.T) {
 	}
 	f.Status.Conditions = []flowcontrolv1.FlowSchemaCondition{{Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionTrue}}
 	if dangling(f) != "True" {
-		t.Error("its level is not there")
+		t.Error("the condition of the status is not shown")
 	}
 }

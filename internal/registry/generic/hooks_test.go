@@ -24,7 +24,7 @@ func TestOutcomeOf(t *testing.T) {
 		{apierrors.NewConflict(resource, "web", errors.New("changed")), Refused},
 		{apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "web", nil), Refused},
 		{fmt.Errorf("wrapped: %w", apierrors.NewAlreadyExists(resource, "web")), Refused},
-		// The store may have done it before these were said.
+		// The store may have written the object before these errors.
 		{apierrors.NewServerTimeout(resource, "create", 1), Unknown},
 		{apierrors.NewTimeoutError("no answer", 1), Unknown},
 		{apierrors.NewInternalError(errors.New("etcd is gone")), Unknown},

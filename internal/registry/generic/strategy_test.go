@@ -24,8 +24,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// workload is a kind with everything that the strategy treats: spec, status,
-// annotations that count, labels that the status subresource puts back.
+// workload is a kind with all that the strategy handles: spec, status, annotations that increment
+// the generation, and labels that the status subresource restores.
 func workload() Kind[*appsv1.Deployment] {
 	return Kind[*appsv1.Deployment]{
 		Name: "Deployment", Plural: "deployments",
@@ -73,7 +73,7 @@ func TestCreateStartsGenerationsAndClearsStatus(t *testing.T) {
 	}
 }
 
-func TestUpdateKeepsStatusAndCountsDesires(t *testing.T) {
+func TestUpdateKeepsStatusAndCountsGenerations(t *testing.T) {
 	annotated := deployment(1, 9)
 	annotated.Annotations = map[string]string{"a": "b"}
 	for name, test := range map[string]struct {
@@ -81,10 +81,10 @@ func TestUpdateKeepsStatusAndCountsDesires(t *testing.T) {
 		annotated  bool
 		generation int64
 	}{
-		"nothing":                           {deployment(1, 9), false, 4},
-		"spec":                              {deployment(2, 9), false, 5},
-		"annotations":                       {annotated, false, 4},
-		"annotations, which children carry": {annotated, true, 5},
+		"nothing":     {deployment(1, 9), false, 4},
+		"spec":        {deployment(2, 9), false, 5},
+		"annotations": {annotated, false, 4},
+		"annotations, which are copied to children": {annotated, true, 5},
 	} {
 		kind := workload()
 		if test.annotated {
@@ -106,7 +106,7 @@ func TestStatusUpdateKeepsSpec(t *testing.T) {
 		c.Invalid(field.NewPath("status"), d.Status.ReadyReplicas, "status rules")
 	}
 	kind.Validate = func(context.Context, *check.Checker, *appsv1.Deployment) {
-		t.Error("the rules of the spec ran")
+		t.Error("the spec was validated")
 	}
 	s := updateStrategy[*appsv1.Deployment]{kind.strategyForTest(), kind.statusUpdate()}
 	d, old := deployment(9, 7), deployment(1, 5)
@@ -119,7 +119,7 @@ func TestStatusUpdateKeepsSpec(t *testing.T) {
 		t.Errorf("%v", errs)
 	}
 	if s.WarningsOnUpdate(t.Context(), d, old); !warned {
-		t.Error("the warnings of the status were not asked for")
+		t.Error("want the warnings of the status")
 	}
 }
 
@@ -162,7 +162,7 @@ func TestPolicies(t *testing.T) {
 	kind := workload()
 	kind.RequireResourceVersion, kind.CreateOnUpdate = true, true
 	if s := kind.strategyForTest(); s.AllowUnconditionalUpdate(t.Context()) || !s.AllowCreateOnUpdate(t.Context()) {
-		t.Error("a lease may be created by an update and must not be updated blindly")
+		t.Error("want create on update, and no unconditional updates")
 	}
 }
 

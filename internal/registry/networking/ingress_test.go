@@ -69,7 +69,7 @@ func TestIngressValidation(t *testing.T) {
 		edit func(*networkingv1.Ingress)
 		want []string
 	}{
-		"as it is":       {func(*networkingv1.Ingress) {}, nil},
+		"valid":          {func(*networkingv1.Ingress) {}, nil},
 		"nothing":        {func(i *networkingv1.Ingress) { i.Spec.Rules = nil }, []string{"spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"}},
 		"any host":       {host(""), nil},
 		"a wildcard":     {host("*.example.com"), nil},
@@ -84,10 +84,10 @@ func TestIngressValidation(t *testing.T) {
 			[]string{`spec.rules[0].http.paths[0].pathType: Unsupported value: "Regex": supported values: "Exact", "ImplementationSpecific", "Prefix"`}},
 		"no path": {path(func(p *networkingv1.HTTPIngressPath) { p.Path = "" }),
 			[]string{`spec.rules[0].http.paths[0].path: Invalid value: "": must be an absolute path`}},
-		"its own path": {path(func(p *networkingv1.HTTPIngressPath) {
+		"implementation-specific path": {path(func(p *networkingv1.HTTPIngressPath) {
 			p.Path, p.PathType = "a//..", new(networkingv1.PathTypeImplementationSpecific)
 		}), []string{`spec.rules[0].http.paths[0].path: Invalid value: "a//..": must be an absolute path`}},
-		"its own, no path": {path(func(p *networkingv1.HTTPIngressPath) {
+		"implementation-specific, no path": {path(func(p *networkingv1.HTTPIngressPath) {
 			p.Path, p.PathType = "", new(networkingv1.PathTypeImplementationSpecific)
 		}), nil},
 		"a path that changes": {path(func(p *networkingv1.HTTPIngressPath) { p.Path = "//a/../%2F/.." }), []string{
@@ -103,7 +103,7 @@ func TestIngressValidation(t *testing.T) {
 			backendPath + `.resource.apiGroup: Invalid value: "a_b": ` + subdomain,
 			backendPath + `.resource.kind: Invalid value: "a/b": may not contain '/'`,
 			backendPath + `.resource.name: Required value`}},
-		"no service, no port": {serviceBackend("", "", 0), []string{
+		"no service name and port": {serviceBackend("", "", 0), []string{
 			backendPath + ".service.name: Required value",
 			backendPath + ": Required value: port name or number is required"}},
 		"a service's name":   {serviceBackend("A", "http", 0), []string{backendPath + `.service.name: Invalid value: "A": ` + label}},
@@ -128,7 +128,7 @@ func TestIngressValidation(t *testing.T) {
 	}
 }
 
-// What an older server let in may stay.
+// TestIngressUpdate checks that values that older versions accepted stay valid.
 func TestIngressUpdate(t *testing.T) {
 	badPath := path(func(p *networkingv1.HTTPIngressPath) { p.PathType = nil })
 	old := web(tls("A"), host("*.example.com"), badPath)
@@ -217,17 +217,17 @@ func TestIngressClass(t *testing.T) {
 		class *networkingv1.IngressClass
 		want  []string
 	}{
-		"plain":           {class(good, nil), nil},
-		"no controller":   {class("", nil), []string{"spec.controller: Required value"}},
-		"no path":         {class("example.com", nil), []string{`spec.controller: Invalid value: "example.com": must be a domain-prefixed path (such as "acme.io/foo")`}},
-		"a long one":      {class("example.com/"+strings.Repeat("a", 250), nil), []string{"spec.controller: Too long: may not be more than 250 bytes"}},
-		"of the cluster":  {class(good, &parameters{Kind: "Config", Name: "a", Scope: cluster}), nil},
-		"of a namespace":  {class(good, &parameters{Kind: "Config", Name: "a", Scope: namespaced, Namespace: new("b")}), nil},
-		"no scope":        {class(good, &parameters{Kind: "Config", Name: "a"}), []string{"spec.parameters.scope: Required value"}},
-		"another scope":   {class(good, &parameters{Kind: "Config", Name: "a", Scope: new("World")}), []string{`spec.parameters.scope: Unsupported value: "World": supported values: "Cluster", "Namespace"`}},
-		"no namespace":    {class(good, &parameters{Kind: "Config", Name: "a", Scope: namespaced}), []string{"spec.parameters.namespace: Required value: `parameters.scope` is set to 'Namespace'"}},
-		"a bad namespace": {class(good, &parameters{Kind: "Config", Name: "a", Scope: namespaced, Namespace: new("A")}), []string{`spec.parameters.namespace: Invalid value: "A": ` + label}},
-		"one too many":    {class(good, &parameters{Kind: "Config", Name: "a", Scope: cluster, Namespace: new("b")}), []string{"spec.parameters.namespace: Forbidden: `parameters.scope` is set to 'Cluster'"}},
+		"plain":                        {class(good, nil), nil},
+		"no controller":                {class("", nil), []string{"spec.controller: Required value"}},
+		"no path":                      {class("example.com", nil), []string{`spec.controller: Invalid value: "example.com": must be a domain-prefixed path (such as "acme.io/foo")`}},
+		"a long one":                   {class("example.com/"+strings.Repeat("a", 250), nil), []string{"spec.controller: Too long: may not be more than 250 bytes"}},
+		"cluster scope":                {class(good, &parameters{Kind: "Config", Name: "a", Scope: cluster}), nil},
+		"namespace scope":              {class(good, &parameters{Kind: "Config", Name: "a", Scope: namespaced, Namespace: new("b")}), nil},
+		"no scope":                     {class(good, &parameters{Kind: "Config", Name: "a"}), []string{"spec.parameters.scope: Required value"}},
+		"another scope":                {class(good, &parameters{Kind: "Config", Name: "a", Scope: new("World")}), []string{`spec.parameters.scope: Unsupported value: "World": supported values: "Cluster", "Namespace"`}},
+		"no namespace":                 {class(good, &parameters{Kind: "Config", Name: "a", Scope: namespaced}), []string{"spec.parameters.namespace: Required value: `parameters.scope` is set to 'Namespace'"}},
+		"a bad namespace":              {class(good, &parameters{Kind: "Config", Name: "a", Scope: namespaced, Namespace: new("A")}), []string{`spec.parameters.namespace: Invalid value: "A": ` + label}},
+		"namespace with cluster scope": {class(good, &parameters{Kind: "Config", Name: "a", Scope: cluster, Namespace: new("b")}), []string{"spec.parameters.namespace: Forbidden: `parameters.scope` is set to 'Cluster'"}},
 		"names": {class(good, &parameters{APIGroup: new("a_b"), Kind: "a/b", Scope: cluster}), []string{
 			`spec.parameters.apiGroup: Invalid value: "a_b": ` + subdomain,
 			`spec.parameters.kind: Invalid value: "a/b": may not contain '/'`,

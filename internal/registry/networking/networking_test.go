@@ -85,7 +85,7 @@ func TestServiceCIDR(t *testing.T) {
 	compare(t, checktest.UpdateErrors(ctx, ServiceCIDR.ValidateUpdate, with("10.96.0.0/16"), with("10.96.0.0/16", "fd00::/112")),
 		`spec.cidrs: Invalid value: ["10.96.0.0/16"]: field is immutable`)
 
-	// Through its status, a range's metadata cannot be changed.
+	// An update of the status cannot change the metadata.
 	old, c := with("10.96.0.0/16"), with("10.96.0.0/16")
 	c.Labels, c.Finalizers = map[string]string{"a": "b"}, []string{"example.com/x"}
 	old.ObjectMeta = metav1.ObjectMeta{Name: "kubernetes"}

@@ -46,24 +46,24 @@ func TestNetworkPolicyValidation(t *testing.T) {
 		policy *networkingv1.NetworkPolicy
 		want   []string
 	}{
-		"deny":           {&networkingv1.NetworkPolicy{}, nil},
-		"a selector":     {&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{PodSelector: *bad}}, []string{`spec.podSelector.matchLabels: Invalid value: "b c": ` + badValue}},
-		"any port":       {allowPort(port{}), nil},
-		"a range":        {allowPort(port{Port: number(80), EndPort: new(int32(90))}), nil},
-		"a name":         {allowPort(port{Port: new(intstr.FromString("http"))}), nil},
-		"a protocol":     {allowPort(port{Protocol: new(corev1.Protocol("ICMP"))}), []string{portPath + `.protocol: Unsupported value: "ICMP": supported values: "TCP", "UDP", "SCTP"`}},
-		"no number":      {allowPort(port{Port: number(0)}), []string{portPath + ".port: Invalid value: 0: must be between 1 and 65535, inclusive"}},
-		"an end alone":   {allowPort(port{EndPort: new(int32(1))}), []string{portPath + ".endPort: Invalid value: 1: may not be specified when `port` is not specified"}},
-		"backwards":      {allowPort(port{Port: number(80), EndPort: new(int32(0))}), []string{portPath + ".endPort: Invalid value: 0: must be greater than or equal to `port`", portPath + ".endPort: Invalid value: 0: must be between 1 and 65535, inclusive"}},
-		"from a name on": {allowPort(port{Port: new(intstr.FromString("-")), EndPort: new(int32(1))}), []string{portPath + ".endPort: Invalid value: 1: may not be specified when `port` is non-numeric", portPath + `.port: Invalid value: "-": must contain at least one letter (a-z)`, portPath + `.port: Invalid value: "-": must not begin or end with a hyphen`}},
-		"both selectors": {allowTo(peer{PodSelector: all, NamespaceSelector: all}), nil},
-		"bad selectors":  {allowTo(peer{PodSelector: bad, NamespaceSelector: bad}), []string{peerPath + `.podSelector.matchLabels: Invalid value: "b c": ` + badValue, peerPath + `.namespaceSelector.matchLabels: Invalid value: "b c": ` + badValue}},
-		"no peer":        {allowTo(peer{}), []string{peerPath + ": Required value: must specify a peer"}},
-		"too many peers": {allowTo(peer{PodSelector: all, IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/8"}}), []string{peerPath + ": Forbidden: may not specify both ipBlock and another peer"}},
-		"a block":        {allowRange("10.0.0.0/8", "10.1.0.0/16"), nil},
-		"no block":       {allowRange(""), []string{peerPath + ".ipBlock.cidr: Required value"}},
-		"not a block":    {allowRange("ten", "10.1.0.0/16"), []string{peerPath + `.ipBlock.cidr: Invalid value: "ten": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)`}},
-		"bits too many":  {allowRange("10.0.0.1/8"), []string{peerPath + `.ipBlock.cidr: Invalid value: "10.0.0.1/8": must not have bits set beyond the prefix length`}},
+		"deny":                      {&networkingv1.NetworkPolicy{}, nil},
+		"a selector":                {&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{PodSelector: *bad}}, []string{`spec.podSelector.matchLabels: Invalid value: "b c": ` + badValue}},
+		"any port":                  {allowPort(port{}), nil},
+		"a range":                   {allowPort(port{Port: number(80), EndPort: new(int32(90))}), nil},
+		"a name":                    {allowPort(port{Port: new(intstr.FromString("http"))}), nil},
+		"a protocol":                {allowPort(port{Protocol: new(corev1.Protocol("ICMP"))}), []string{portPath + `.protocol: Unsupported value: "ICMP": supported values: "TCP", "UDP", "SCTP"`}},
+		"no number":                 {allowPort(port{Port: number(0)}), []string{portPath + ".port: Invalid value: 0: must be between 1 and 65535, inclusive"}},
+		"endPort without port":      {allowPort(port{EndPort: new(int32(1))}), []string{portPath + ".endPort: Invalid value: 1: may not be specified when `port` is not specified"}},
+		"backwards":                 {allowPort(port{Port: number(80), EndPort: new(int32(0))}), []string{portPath + ".endPort: Invalid value: 0: must be greater than or equal to `port`", portPath + ".endPort: Invalid value: 0: must be between 1 and 65535, inclusive"}},
+		"endPort with a named port": {allowPort(port{Port: new(intstr.FromString("-")), EndPort: new(int32(1))}), []string{portPath + ".endPort: Invalid value: 1: may not be specified when `port` is non-numeric", portPath + `.port: Invalid value: "-": must contain at least one letter (a-z)`, portPath + `.port: Invalid value: "-": must not begin or end with a hyphen`}},
+		"both selectors":            {allowTo(peer{PodSelector: all, NamespaceSelector: all}), nil},
+		"bad selectors":             {allowTo(peer{PodSelector: bad, NamespaceSelector: bad}), []string{peerPath + `.podSelector.matchLabels: Invalid value: "b c": ` + badValue, peerPath + `.namespaceSelector.matchLabels: Invalid value: "b c": ` + badValue}},
+		"empty peer":                {allowTo(peer{}), []string{peerPath + ": Required value: must specify a peer"}},
+		"too many peers":            {allowTo(peer{PodSelector: all, IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/8"}}), []string{peerPath + ": Forbidden: may not specify both ipBlock and another peer"}},
+		"a block":                   {allowRange("10.0.0.0/8", "10.1.0.0/16"), nil},
+		"no block":                  {allowRange(""), []string{peerPath + ".ipBlock.cidr: Required value"}},
+		"not a block":               {allowRange("ten", "10.1.0.0/16"), []string{peerPath + `.ipBlock.cidr: Invalid value: "ten": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)`}},
+		"bits too many":             {allowRange("10.0.0.1/8"), []string{peerPath + `.ipBlock.cidr: Invalid value: "10.0.0.1/8": must not have bits set beyond the prefix length`}},
 		"exceptions": {allowRange("10.0.0.0/16", "x", "10.0.0.0/16", "10.1.0.0/24"), []string{
 			peerPath + `.ipBlock.except[0]: Invalid value: "x": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)`,
 			peerPath + ".ipBlock.except[1]: Invalid value: \"10.0.0.0/16\": must be a strict subset of `cidr`",
@@ -77,7 +77,8 @@ func TestNetworkPolicyValidation(t *testing.T) {
 	}
 }
 
-// What an older server let in may stay, wherever it is moved to.
+// TestNetworkPolicyUpdate checks that values that older versions accepted stay valid, even in
+// another place.
 func TestNetworkPolicyUpdate(t *testing.T) {
 	old := allowRange("10.0.0.1/8", "010.1.0.0/16")
 	moved := &networkingv1.NetworkPolicy{}

@@ -38,16 +38,16 @@ func TestBudgets(t *testing.T) {
 		spec spec
 		want []string
 	}{
-		"nothing":    {spec{}, nil},
-		"count":      {spec{MinAvailable: &two, Selector: &metav1.LabelSelector{}}, nil},
-		"percent":    {spec{MaxUnavailable: &percent}, nil},
-		"both":       {spec{MinAvailable: &two, MaxUnavailable: &two}, []string{"spec: Invalid value: {"}},
-		"negative":   {spec{MinAvailable: &none}, []string{"spec.minAvailable: Invalid value: -1: must be greater than or equal to 0"}},
-		"too much":   {spec{MaxUnavailable: &much}, []string{`spec.maxUnavailable: Invalid value: "101%": must not be greater than 100%`}},
-		"no percent": {spec{MaxUnavailable: new(intstr.FromString("many"))}, []string{`spec.maxUnavailable: Invalid value: "many": a valid percent string must be`}},
-		"selector":   {spec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b c"}}}, []string{`spec.selector.matchLabels: Invalid value: "b c"`}},
-		"policy":     {spec{UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow)}, nil},
-		"odd policy": {spec{UnhealthyPodEvictionPolicy: new(policyv1.UnhealthyPodEvictionPolicyType("Never"))}, []string{`spec.unhealthyPodEvictionPolicy: Unsupported value: "Never": supported values: "AlwaysAllow", "IfHealthyBudget"`}},
+		"nothing":          {spec{}, nil},
+		"count":            {spec{MinAvailable: &two, Selector: &metav1.LabelSelector{}}, nil},
+		"percent":          {spec{MaxUnavailable: &percent}, nil},
+		"both":             {spec{MinAvailable: &two, MaxUnavailable: &two}, []string{"spec: Invalid value: {"}},
+		"negative":         {spec{MinAvailable: &none}, []string{"spec.minAvailable: Invalid value: -1: must be greater than or equal to 0"}},
+		"too much":         {spec{MaxUnavailable: &much}, []string{`spec.maxUnavailable: Invalid value: "101%": must not be greater than 100%`}},
+		"not a percentage": {spec{MaxUnavailable: new(intstr.FromString("many"))}, []string{`spec.maxUnavailable: Invalid value: "many": a valid percent string must be`}},
+		"selector":         {spec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b c"}}}, []string{`spec.selector.matchLabels: Invalid value: "b c"`}},
+		"policy":           {spec{UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow)}, nil},
+		"unknown policy":   {spec{UnhealthyPodEvictionPolicy: new(policyv1.UnhealthyPodEvictionPolicyType("Never"))}, []string{`spec.unhealthyPodEvictionPolicy: Unsupported value: "Never": supported values: "AlwaysAllow", "IfHealthyBudget"`}},
 	} {
 		wantErrors(t, name, checktest.Errors(t.Context(), PodDisruptionBudget.Validate, &policyv1.PodDisruptionBudget{Spec: test.spec}), test.want...)
 	}

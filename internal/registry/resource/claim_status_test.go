@@ -186,7 +186,8 @@ func TestAdminAccess(t *testing.T) {
 	compare(t, check.Run(func(c *check.Checker) { a.mayAllocate(t.Context(), c, nil, nil, "others") }))
 }
 
-// rules allows what is listed, as "verb resource/subresource namespace name".
+// rules is an authorizer that allows the listed requests: "verb resource/subresource namespace
+// name".
 type rules []string
 
 func (r rules) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {

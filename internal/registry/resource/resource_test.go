@@ -25,7 +25,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 999, time.UTC)
 
-// read reads an object as a manifest has it.
+// read parses a manifest.
 func read[T any](t *testing.T, text string) *T {
 	t.Helper()
 	obj := new(T)
@@ -35,7 +35,7 @@ func read[T any](t *testing.T, text string) *T {
 	return obj
 }
 
-// compare requires exactly these errors, in any order, by prefix.
+// compare requires exactly the wanted errors, by prefix and in any order.
 func compare(t *testing.T, errs field.ErrorList, want ...string) {
 	t.Helper()
 	var got []string
@@ -97,10 +97,10 @@ func TestDeviceClass(t *testing.T) {
 			`spec.selectors[1].cel.expression: Invalid value: "device.driver": must evaluate to bool`,
 			`spec.selectors[2].cel.expression: Invalid value: "1 +": compilation failed`,
 			`spec.selectors[3].cel.expression: Invalid value: "": compilation failed`}},
-		"a dear one": {`{selectors: [{cel: {expression: "device.attributes.all(a, device.attributes.all(b, device.attributes.all(c, device.attributes.all(d, device.attributes.all(e, a == b)))))"}}]}`,
+		"an expensive selector": {`{selectors: [{cel: {expression: "device.attributes.all(a, device.attributes.all(b, device.attributes.all(c, device.attributes.all(d, device.attributes.all(e, a == b)))))"}}]}`,
 			[]string{"spec.selectors[0].cel.expression: Forbidden: too complex, exceeds cost limit"}},
-		"a long one": {`{selectors: [{cel: {expression: "` + strings.Repeat(" ", 10241) + `"}}]}`, []string{"spec.selectors[0].cel.expression: Too long: may not be more than 10240 bytes"}},
-		"many":       {`{selectors: [` + strings.Repeat("{},", 33) + `]}`, []string{"spec.selectors: Too many: 33: must have at most 32 items"}},
+		"a long selector": {`{selectors: [{cel: {expression: "` + strings.Repeat(" ", 10241) + `"}}]}`, []string{"spec.selectors[0].cel.expression: Too long: may not be more than 10240 bytes"}},
+		"many":            {`{selectors: [` + strings.Repeat("{},", 33) + `]}`, []string{"spec.selectors: Too many: 33: must have at most 32 items"}},
 		"config": {`{config: [{}, {opaque: {driver: ""}}, {opaque: {driver: a_b, parameters: [1]}}, {opaque: {driver: a, parameters: null}}]}`, []string{
 			"spec.config[0].opaque: Required value",
 			"spec.config[1].opaque.driver: Required value", "spec.config[1].opaque.parameters: Required value",

@@ -38,19 +38,19 @@ func TestResourceSlice(t *testing.T) {
 			"spec.nodeSelector.nodeSelectorTerms: Required value", "spec.nodeSelector.nodeSelectorTerms: Invalid value: null: must have exactly one node selector term",
 			"spec.perDeviceNodeSelection: Invalid value: false: must be either unset or set to true",
 			"spec: Invalid value: \"{`nodeSelector`, `allNodes`}\": " + oneOf + ", but multiple fields are set"}},
-		"nodes of devices": {`{` + pool + `perDeviceNodeSelection: true, devices: [{name: a}, {name: b, nodeName: ""}, {name: c, nodeName: N1, allNodes: true}, {name: d, allNodes: false, nodeSelector: {}}]}`, []string{
+		"nodes for each device": {`{` + pool + `perDeviceNodeSelection: true, devices: [{name: a}, {name: b, nodeName: ""}, {name: c, nodeName: N1, allNodes: true}, {name: d, allNodes: false, nodeSelector: {}}]}`, []string{
 			"spec.devices[0]: Required value: " + onePerDevice,
 			`spec.devices[1].nodeName: Invalid value: "": must not be empty`, "spec.devices[1]: Required value: " + onePerDevice,
 			`spec.devices[2].nodeName: Invalid value: "N1"`, "spec.devices[2]: Invalid value: \"{`nodeName`, `allNodes`}\": " + onePerDevice,
 			"spec.devices[3].nodeSelector.nodeSelectorTerms: Required value", "spec.devices[3].allNodes: Invalid value: false: must be either unset or set to true"}},
 		"nodes of one device": {`{` + pool + `allNodes: true, devices: [{name: a, nodeName: n1}]}`, []string{
 			"spec.devices[0]: Invalid value: null: `nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec"}},
-		"names":             {`{` + pool + `allNodes: true, devices: [{name: a}, {name: a}, {name: A_}]}`, []string{`spec.devices[1]: Duplicate value: "a"`, `spec.devices[2].name: Invalid value: "A_"`}},
-		"as many as can be": {`{` + pool + `allNodes: true, devices: [` + many(128, "{name: v%d}") + `]}`, nil},
-		"too many":          {`{` + pool + `allNodes: true, devices: [` + many(129, "{name: v%d}") + `]}`, []string{"spec.devices: Too many: 129: must have at most 128 items"}},
+		"names":                     {`{` + pool + `allNodes: true, devices: [{name: a}, {name: a}, {name: A_}]}`, []string{`spec.devices[1]: Duplicate value: "a"`, `spec.devices[2].name: Invalid value: "A_"`}},
+		"maximum number of devices": {`{` + pool + `allNodes: true, devices: [` + many(128, "{name: v%d}") + `]}`, nil},
+		"too many":                  {`{` + pool + `allNodes: true, devices: [` + many(129, "{name: v%d}") + `]}`, []string{"spec.devices: Too many: 129: must have at most 128 items"}},
 		"too many with taints": {`{` + pool + `allNodes: true, devices: [{name: x, taints: [{key: k, effect: None}]}, ` + many(64, "{name: v%d}") + `]}`,
 			[]string{"spec.devices: Too many: 65: must have at most 64 items"}},
-		"too many properties": {`{` + pool + `allNodes: true, devices: [{name: x, attributes: {` + many(49, "a%d: {int: 1}") + `}}]}`, []string{
+		"too many attributes and capacities": {`{` + pool + `allNodes: true, devices: [{name: x, attributes: {` + many(49, "a%d: {int: 1}") + `}}]}`, []string{
 			"spec.devices[0]: Invalid value: 49: the total number of attributes and capacities must not exceed 32",
 			"spec.devices[0]: Invalid value: 49: the total number of attribute values must not exceed 48"}},
 		"attributes": {`{` + pool + `allNodes: true, devices: [{name: x, attributes: {a: {}, b: {int: 1, bool: true}, v: {version: "1.2"}, s: {string: ` + strings.Repeat("x", 65) + `}, "1": {int: 1}, /a: {int: 1}, a/: {int: 1}, D_/a: {int: 1}, ` + strings.Repeat("n", 33) + `: {int: 1}, a/b/c: {int: 1}}}]}`, []string{
@@ -143,7 +143,7 @@ func TestSemver(t *testing.T) {
 	}
 }
 
-func TestSliceShown(t *testing.T) {
+func TestSliceColumns(t *testing.T) {
 	s := read[resourcev1.ResourceSlice](t, `{spec: {driver: D, nodeName: n1, pool: {name: p}}}`)
 	if got := cells(ResourceSlice.Columns, s); !slices.Equal(got, []any{"n1", "D", "p"}) {
 		t.Errorf("shown as %v", got)

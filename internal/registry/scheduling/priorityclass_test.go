@@ -29,7 +29,7 @@ func TestPriorityClasses(t *testing.T) {
 	}{
 		"good":           {class("a", 1000000000, corev1.PreemptNever), ""},
 		"too high":       {class("a", 1000000001), "value: Forbidden: maximum allowed value of a user defined priority is 1000000000"},
-		"the system's":   {class("system-node-critical", 2000001000), ""},
+		"a system class": {class("system-node-critical", 2000001000), ""},
 		"a wrong value":  {class("system-node-critical", 5), "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. error: value of system-node-critical PriorityClass must be 2000001000"},
 		"an unknown one": {class("system-mine", 5), "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. error: system-mine is not a known system priority class"},
 		"a policy":       {class("a", 1, "Sometimes"), `preemptionPolicy: Unsupported value: "Sometimes": supported values: "PreemptLowerPriority", "Never"`},

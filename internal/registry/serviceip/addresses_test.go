@@ -33,8 +33,7 @@ func service(name string, ips ...string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.ServiceSpec{ClusterIPs: ips}}
 }
 
-// newAddresses have listers that never learn anything: what the API answers
-// must be enough.
+// newAddresses returns Addresses with empty listers: the answers of the API must suffice.
 func newAddresses(objects ...runtime.Object) (*Addresses, *fake.Clientset) {
 	client := fake.NewClientset(objects...)
 	return NewAddresses(client.NetworkingV1(), informers.NewSharedInformerFactory(client, 0).Networking().V1()), client
@@ -50,7 +49,7 @@ func TestClaim(t *testing.T) {
 	}
 	for ip, want := range map[string]error{
 		"10.1.0.7":   ErrAddressClaimed,
-		"10.1.0.0":   ErrOutsideOfRanges, // the network's own
+		"10.1.0.0":   ErrOutsideOfRanges, // network address
 		"10.1.0.255": ErrOutsideOfRanges, // broadcast
 		"10.2.0.7":   ErrOutsideOfRanges, // not ready
 		"10.3.0.7":   ErrOutsideOfRanges, // being deleted
@@ -108,9 +107,9 @@ func claims(t *testing.T, client *fake.Clientset) int {
 	return len(all.Items)
 }
 
-// Several servers, each with an allocator of its own and all blind to each
-// other's claims, hand out a range to the last address, none of them twice; and
-// all that is released comes back.
+// TestNoAddressTwice checks that several servers, whose listers do not show each other's claims,
+// allocate all addresses of a range, each only once, and that released addresses can be allocated
+// again.
 func TestNoAddressTwice(t *testing.T) {
 	const cidr, size = "10.1.0.0/27", 30
 	_, client := newAddresses(serviceRange("a", cidr, metav1.ConditionTrue))
@@ -164,8 +163,8 @@ func TestNoAddressTwice(t *testing.T) {
 	}
 }
 
-// An answer other than "it exists" ends the search: it must not go through the
-// whole range.
+// TestOtherErrorsEndTheSearch checks that an error other than AlreadyExists ends the search,
+// instead of trying the whole range.
 func TestOtherErrorsEndTheSearch(t *testing.T) {
 	a, client := newAddresses(serviceRange("a", "10.1.0.0/24", metav1.ConditionTrue))
 	calls := 0

@@ -18,8 +18,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// oneObject is a store of one object, as far as Ports uses it. Each update is
-// tried in vain first, as if another server had been faster.
+// oneObject is a store of one object with the methods that Ports uses. The first attempt of each
+// update fails, as if another server had been faster.
 type oneObject struct {
 	storage.Interface
 	mu       sync.Mutex
@@ -93,7 +93,7 @@ func TestClaimPorts(t *testing.T) {
 	}
 	any := must(0, 30001)
 	if any[0] < firstPort+86 || any[1] != 30001 {
-		t.Errorf("got %v: a port for the taking comes from the dynamic band", any)
+		t.Errorf("got %v: want any port from the dynamic band", any)
 	}
 	for _, tc := range []struct {
 		wanted []int32
@@ -111,7 +111,7 @@ func TestClaimPorts(t *testing.T) {
 			t.Errorf("%v: %v, want %v at %d", tc.wanted, err, tc.want, tc.index)
 		}
 	}
-	// A failed claim and a dry run must have taken no port.
+	// A failed claim and a dry run claim no port.
 	if _, err := p.Claim([]int32{30007, 0}, true); err != nil {
 		t.Error(err)
 	}
@@ -173,7 +173,7 @@ func TestPortsOfAnotherRange(t *testing.T) {
 	p := newPorts()
 	p.storage.(*oneObject).stored.Range = "20000-22767"
 	if _, err := p.Claim([]int32{30000}, false); err == nil {
-		t.Error("claims of another range were taken for ours")
+		t.Error("claims of another range were accepted")
 	}
 	if err := p.Release(30000); err == nil {
 		t.Error("claims of another range were changed")

@@ -35,28 +35,28 @@ func TestRepair(t *testing.T) {
 	whole, missing := nodePortService("whole", "10.1.0.1", 30001), nodePortService("missing", "10.1.0.2", 30002)
 	for name, tc := range map[string]struct {
 		settled uint64
-		// what is claimed after the first and the second look
+		// claims after the first and the second check
 		first, second []string
 		ports, later  []int32
 	}{
-		"other servers write too": {0,
+		"shared store": {0,
 			[]string{"10.1.0.1", "10.1.0.2", "10.1.0.8", "10.1.0.9"}, []string{"10.1.0.1", "10.1.0.2"},
 			[]int32{30001, 30002, 30009}, []int32{30001, 30002}},
-		"a store of its own": {5,
+		"exclusive store": {5,
 			[]string{"10.1.0.1", "10.1.0.2", "10.1.0.9"}, []string{"10.1.0.1", "10.1.0.2"},
 			[]int32{30001, 30002}, []int32{30001, 30002}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, client := newAddresses(serviceRange("a", "10.1.0.0/24", metav1.ConditionTrue), whole, missing,
 				claimedBy(whole, "10.1.0.1", "3"),
-				claimedBy(service("gone"), "10.1.0.8", "4"),                                // written before the server started
-				claimedBy(service("going"), "10.1.0.9", "9"),                               // and after
-				&networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "10.1.0.200"}}) // somebody else's
+				claimedBy(service("gone"), "10.1.0.8", "4"),                                // written before the server started, and unused
+				claimedBy(service("going"), "10.1.0.9", "9"),                               // written after it started
+				&networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "10.1.0.200"}}) // not managed by Kindred
 			p := newPorts()
 			if _, err := p.Claim([]int32{30001, 30009}, false); err != nil {
 				t.Fatal(err)
 			}
-			r := NewRepair(client.CoreV1(), a, p, unheard())
+			r := NewRepair(client.CoreV1(), a, p, discard())
 			look := func(addresses []string, ports []int32) {
 				t.Helper()
 				var got []string
@@ -89,9 +89,9 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// A claim that was unused at one look and is used at the next stays, and so does
-// a newer one of the same address.
-func TestRepairSparesWhatComesIntoUse(t *testing.T) {
+// TestRepairKeepsClaimsOfNewServices checks that a claim stays that is unused at one check and used
+// at the next.
+func TestRepairKeepsClaimsOfNewServices(t *testing.T) {
 	ctx := context.Background()
 	late := nodePortService("late", "10.1.0.1", 30001)
 	a, client := newAddresses(serviceRange("a", "10.1.0.0/24", metav1.ConditionTrue), claimedBy(late, "10.1.0.1", "3"))
@@ -99,7 +99,7 @@ func TestRepairSparesWhatComesIntoUse(t *testing.T) {
 	if _, err := p.Claim([]int32{30001}, false); err != nil {
 		t.Fatal(err)
 	}
-	r := NewRepair(client.CoreV1(), a, p, unheard())
+	r := NewRepair(client.CoreV1(), a, p, discard())
 	if err := r.Start(ctx, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -112,46 +112,46 @@ func TestRepairSparesWhatComesIntoUse(t *testing.T) {
 		}
 	}
 	if claims(t, client) != 1 || len(claimedPorts(t, p)) != 1 {
-		t.Error("released what a Service uses")
+		t.Error("released the claims of a Service")
 	}
 }
 
-// Two Services with one address are an error to be told; neither is helped by
-// taking the claim from the other.
-func TestRepairTellsOfTwoOwners(t *testing.T) {
+// TestRepairReportsTwoOwners checks that two Services with one address are an error, and that the
+// claim stays with its owner.
+func TestRepairReportsTwoOwners(t *testing.T) {
 	one, two := service("one", "10.1.0.1"), service("two", "10.1.0.1")
 	a, client := newAddresses(one, two, claimedBy(one, "10.1.0.1", "3"))
-	err := NewRepair(client.CoreV1(), a, newPorts(), unheard()).Start(context.Background(), 0)
+	err := NewRepair(client.CoreV1(), a, newPorts(), discard()).Start(context.Background(), 0)
 	if want := "the ClusterIP 10.1.0.1 of Service ns/two is claimed for services ns/one; recreate one of the two"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
-func unheard() Recorders {
+func discard() Recorders {
 	return Recorders{Addresses: events.NewFakeRecorder(100), Ports: events.NewFakeRecorder(100)}
 }
 
-// TestRepairSaysWhatItFinds checks the events that repair records on Services.
-func TestRepairSaysWhatItFinds(t *testing.T) {
+// TestRepairEvents checks the events that repair records on Services.
+func TestRepairEvents(t *testing.T) {
 	cidr := serviceRange("a", "10.1.0.0/24", metav1.ConditionTrue)
 	whole := nodePortService("whole", "10.1.0.1", 30001)
 	for name, tc := range map[string]struct {
 		objects []runtime.Object
 		want    []string
 	}{
-		"as it should be": {[]runtime.Object{claimedBy(whole, "10.1.0.1", "3")}, nil},
+		"consistent": {[]runtime.Object{claimedBy(whole, "10.1.0.1", "3")}, nil},
 		"not claimed": {[]runtime.Object{claimedBy(whole, "10.1.0.1", "3"), nodePortService("x", "10.1.0.2", 30002)}, []string{
 			"Warning ClusterIPNotAllocated Cluster IP [IPv4]: 10.1.0.2 is not allocated; repairing",
 			"Warning PortNotAllocated Port 30002 is not allocated; repairing"}},
 		"shared": {[]runtime.Object{claimedBy(whole, "10.1.0.1", "3"), nodePortService("x", "10.1.0.1", 30001)}, []string{
 			"Warning ClusterIPAlreadyAllocated Cluster IP [IPv4]:10.1.0.1 was assigned to multiple services; please recreate service",
 			"Warning PortAlreadyAllocated Port 30001 was assigned to multiple services; please recreate service"}},
-		"claimed for another": {[]runtime.Object{claimedBy(service("gone"), "10.1.0.1", "9")}, []string{
+		"claimed for another Service": {[]runtime.Object{claimedBy(service("gone"), "10.1.0.1", "9")}, []string{
 			"Warning ClusterIPNotAllocated the ClusterIP [IPv4]: 10.1.0.1 for Service ns/whole has a wrong reference; repairing"}},
 		"out of range": {[]runtime.Object{claimedBy(whole, "10.1.0.1", "3"), nodePortService("x", "10.2.0.1", 99), claimedBy(service("x"), "10.2.0.1", "3")}, []string{
 			"Warning ClusterIPOutOfRange Cluster IP [IPv4]: 10.2.0.1 is not within any configured Service CIDR; please recreate service",
 			"Warning PortOutOfRange Port 99 is not within the port range 30000-32767; please recreate service"}},
-		"not used": {[]runtime.Object{claimedBy(whole, "10.1.0.1", "3"), claimedBy(service("gone"), "10.1.0.9", "3")}, []string{
+		"unused claim": {[]runtime.Object{claimedBy(whole, "10.1.0.1", "3"), claimedBy(service("gone"), "10.1.0.9", "3")}, []string{
 			"Warning IPAddressNotAllocated IPAddress: 10.1.0.9 for Service ns/gone appears to have leaked: cleaning up"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,6 +192,6 @@ func TestHeld(t *testing.T) {
 	}
 	s.Spec.Type, s.Spec.ClusterIPs = corev1.ServiceTypeClusterIP, []string{corev1.ClusterIPNone}
 	if HeldAddresses(s) != nil || HeldPorts(s) != nil {
-		t.Error("a headless Service holds nothing")
+		t.Error("a headless Service has addresses or ports")
 	}
 }

@@ -39,7 +39,7 @@ func TestSpans(t *testing.T) {
 			t.Errorf("%s ends with %s", cidr, got)
 		}
 		if !s.contains(first) || !s.contains(last) || s.contains(first.Prev()) || s.contains(last.Next()) {
-			t.Errorf("%s contains what is not its own, or not what is", cidr)
+			t.Errorf("%s contains an address outside, or not one inside", cidr)
 		}
 	}
 	for _, cidr := range []string{"10.96.0.0/31", "10.96.0.0/32", "fd00::/128", "fd00::/63"} {
@@ -49,7 +49,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// Every offset is offered once, and the static ones last.
+// TestOffers checks that each offset is offered once, and the static band last.
 func TestOffers(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -68,7 +68,7 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// A range of 2^64 is begun anywhere and never overflows.
+// TestOffersOfAHugeRange checks that offsets in a range of 2^64 addresses do not overflow.
 func TestOffersOfAHugeRange(t *testing.T) {
 	s := spanOf(netip.MustParsePrefix("fd00::/64"))
 	n := 0

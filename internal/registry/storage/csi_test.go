@@ -44,7 +44,7 @@ func TestCSIDriverValidation(t *testing.T) {
 		edit func(*spec)
 		want []string
 	}{
-		"as it is": {func(*spec) {}, nil},
+		"valid": {func(*spec) {}, nil},
 		"nothing": {func(s *spec) { *s = spec{} }, []string{
 			"spec.attachedRequired: Required value", "spec.podInfoOnMount: Required value", "spec.storageCapacity: Required value",
 			"spec.seLinuxMount: Required value", "spec.preventPodSchedulingIfMissing: Required value"}},
@@ -175,7 +175,7 @@ func TestVolumeAttachment(t *testing.T) {
 		edit func(*storagev1.VolumeAttachment)
 		want []string
 	}{
-		"as it is":    {func(*storagev1.VolumeAttachment) {}, nil},
+		"valid":       {func(*storagev1.VolumeAttachment) {}, nil},
 		"no attacher": {func(a *storagev1.VolumeAttachment) { a.Spec.Attacher = "" }, []string{"spec.attacher: Required value"}},
 		"an attacher": {func(a *storagev1.VolumeAttachment) { a.Spec.Attacher = "a b" }, []string{`spec.attacher: Invalid value: "a b": ` + subdomain}},
 		"a node":      {func(a *storagev1.VolumeAttachment) { a.Spec.NodeName = "A" }, []string{`spec.nodeName: Invalid value: "A": ` + subdomain}},
@@ -206,7 +206,7 @@ func TestVolumeAttachment(t *testing.T) {
 	}
 }
 
-// TestDeclaredValidations sees that the generated validations are wired to the scheme.
+// TestDeclaredValidations checks that the generated validations are registered with the scheme.
 func TestDeclaredValidations(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := Group().Register(scheme); err != nil {

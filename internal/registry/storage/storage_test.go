@@ -35,7 +35,7 @@ var (
 	qualified = validation.IsQualifiedName("a b")[0]
 )
 
-// many is a map with n keys and values of the given size.
+// many returns a map with n keys and values of the given size.
 func many(n, size int) map[string]string {
 	out := map[string]string{}
 	for i := range n {
@@ -71,7 +71,7 @@ func TestStorageClassValidation(t *testing.T) {
 		edit func(*storagev1.StorageClass)
 		want []string
 	}{
-		"as it is":        {func(*storagev1.StorageClass) {}, nil},
+		"valid":           {func(*storagev1.StorageClass) {}, nil},
 		"no provisioner":  {func(c *storagev1.StorageClass) { c.Provisioner = "" }, []string{"provisioner: Required value"}},
 		"a provisioner":   {func(c *storagev1.StorageClass) { c.Provisioner = "A b" }, []string{`provisioner: Invalid value: "a b": ` + qualified}},
 		"parameters":      {func(c *storagev1.StorageClass) { c.Parameters = many(512, 0) }, nil},
@@ -84,7 +84,7 @@ func TestStorageClassValidation(t *testing.T) {
 		"another mode":    {func(c *storagev1.StorageClass) { c.VolumeBindingMode = new(storagev1.VolumeBindingMode("Later")) }, []string{`volumeBindingMode: Unsupported value: "Later": supported values: "Immediate", "WaitForFirstConsumer"`}},
 		"topologies":      {topologies(terms{in("zone", "a", "b")}, terms{in("zone", "a")}), nil},
 		"no labels":       {topologies(nil), []string{`allowedTopologies[0].matchLabelExpressions: Duplicate value: ""`}},
-		"the same twice":  {topologies(terms{in("zone", "a", "b")}, terms{in("zone", "b", "a")}), []string{`allowedTopologies[1].matchLabelExpressions: Duplicate value: ""`}},
+		"duplicate terms": {topologies(terms{in("zone", "a", "b")}, terms{in("zone", "b", "a")}), []string{`allowedTopologies[1].matchLabelExpressions: Duplicate value: ""`}},
 		"values": {topologies(terms{in("a b"), in("zone", "a", "a"), in("zone", "b")}), []string{
 			"allowedTopologies[0].matchLabelExpressions[0].values: Required value",
 			`allowedTopologies[0].matchLabelExpressions[0].key: Invalid value: "a b": ` + qualified,

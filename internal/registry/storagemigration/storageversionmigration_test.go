@@ -57,13 +57,13 @@ func TestStatus(t *testing.T) {
 		now, old *migrationv1.StorageVersionMigration
 		want     []string
 	}{
-		"under way":         {now: with("5", condition("Running", metav1.ConditionTrue)), old: with("")},
-		"done":              {now: with("5", succeeded), old: with("5")},
-		"no version":        {now: with("x"), old: with(""), want: []string{`status.resourceVersion: Invalid value: "x": resource version is not well formed: x`}},
-		"another version":   {now: with("6"), old: with("5"), want: []string{`status.resourceVersion: Invalid value: "6": field is immutable`}},
-		"both":              {now: with("", succeeded, failed), old: with(""), want: []string{"Both success and failed conditions cannot be true at the same time"}},
-		"no longer done":    {now: with(""), old: with("", succeeded), want: []string{"Success condition cannot be set to false once it is true"}},
-		"no longer failing": {now: with(""), old: with("", failed), want: []string{"Failed condition cannot be set to false once it is true"}},
+		"running":             {now: with("5", condition("Running", metav1.ConditionTrue)), old: with("")},
+		"done":                {now: with("5", succeeded), old: with("5")},
+		"no version":          {now: with("x"), old: with(""), want: []string{`status.resourceVersion: Invalid value: "x": resource version is not well formed: x`}},
+		"another version":     {now: with("6"), old: with("5"), want: []string{`status.resourceVersion: Invalid value: "6": field is immutable`}},
+		"both":                {now: with("", succeeded, failed), old: with(""), want: []string{"Both success and failed conditions cannot be true at the same time"}},
+		"no longer succeeded": {now: with(""), old: with("", succeeded), want: []string{"Success condition cannot be set to false once it is true"}},
+		"no longer failed":    {now: with(""), old: with("", failed), want: []string{"Failed condition cannot be set to false once it is true"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

@@ -32,7 +32,7 @@ func cpu(percent int32) autoscalingv2.MetricSpec {
 		Target: autoscalingv2.MetricTarget{Type: "Utilization", AverageUtilization: &percent}}}
 }
 
-func TestWhatV1Has(t *testing.T) {
+func TestV1(t *testing.T) {
 	scheme := newScheme(t)
 	for name, test := range map[string]struct {
 		in   autoscalingv1.HorizontalPodAutoscaler
@@ -87,8 +87,8 @@ func TestWhatV1Has(t *testing.T) {
 	}
 }
 
-// TestNothingIsLost checks that conversion to v1 and back preserves every field of v2.
-func TestNothingIsLost(t *testing.T) {
+// TestRoundTrip checks that conversion to v1 and back preserves every field of v2.
+func TestRoundTrip(t *testing.T) {
 	scheme, random := newScheme(t), rand.New(rand.NewSource(1))
 	quantity := func() *resource.Quantity { return resource.NewQuantity(random.Int63n(1000)+1, resource.DecimalSI) }
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
@@ -149,7 +149,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-func TestSharedAnnotationsStay(t *testing.T) {
+func TestSharedAnnotationsAreNotChanged(t *testing.T) {
 	shared := map[string]string{metricsAnnotation: "x", behaviorAnnotation: "y", "mine": "kept"}
 	if got := DropCarriers(shared); len(got) != 1 || len(shared) != 3 {
 		t.Errorf("got %v of %v", got, shared)

@@ -64,7 +64,7 @@ func TestContainers(t *testing.T) {
 				spec.InitContainers = []v1.Container{c}
 			}),
 		},
-		"an init container has not": {
+		"an init container has no probes and hooks": {
 			change: spec(func(spec *v1.PodSpec) {
 				c := container("init")
 				c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = probe, probe, probe
@@ -152,7 +152,7 @@ func TestPorts(t *testing.T) {
 				`spec.containers[0].ports[2].protocol: Required value`,
 			},
 		},
-		"one port of the host, twice": {
+		"duplicate host port": {
 			change: spec(func(spec *v1.PodSpec) {
 				port := v1.ContainerPort{ContainerPort: 80, HostPort: 80, Protocol: v1.ProtocolTCP}
 				spec.Containers = append(spec.Containers, container("other"))
@@ -250,7 +250,7 @@ func TestEphemeralContainers(t *testing.T) {
 	}{
 		"added":     {pod: debug(none), old: validPod()},
 		"unchanged": {pod: debug(none), old: debug(none)},
-		"for work": {
+		"valid": {
 			pod: debug(func(c *v1.EphemeralContainer) {
 				c.Name, c.TargetContainerName = "app", "nobody"
 				c.Ports = []v1.ContainerPort{{ContainerPort: 80, Protocol: v1.ProtocolTCP}}

@@ -29,7 +29,7 @@ func TestEnv(t *testing.T) {
 		"any printable name": {env: []v1.EnvVar{{Name: "data-1"}, {Name: "9.lives"}}},
 		"no name":            {env: []v1.EnvVar{{}}, want: []string{`env[0].name: Required value`}},
 		"a name with =":      {env: []v1.EnvVar{{Name: "A=B"}}, want: []string{`env[0].name: Invalid value: "A=B": a valid environment variable name must consist only of printable ASCII characters other than '='`}},
-		"from nothing": {
+		"no source": {
 			env:  from(v1.EnvVarSource{}),
 			want: []string{"env[0].valueFrom: Invalid value: \"\": must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"},
 		},
@@ -48,23 +48,23 @@ func TestEnv(t *testing.T) {
 			env:  []v1.EnvVar{{Name: "A", Value: "b", ValueFrom: fieldRef("status.podIP")[0].ValueFrom}},
 			want: []string{"env[0].valueFrom: Invalid value: \"\": may not be specified when `value` is not empty"},
 		},
-		"a label":                      {env: fieldRef("metadata.labels['app.kubernetes.io/name']")},
-		"an annotation, any case":      {env: fieldRef("metadata.annotations['Example.com/Owner']")},
-		"a bad label":                  {env: fieldRef("metadata.labels['a b']"), want: []string{`env[0].valueFrom.fieldRef: Invalid value: "a b": ` + qualified}},
-		"what the first clients wrote": {env: fieldRef("spec.host")},
-		"all labels, which are no value": {
+		"a label":                 {env: fieldRef("metadata.labels['app.kubernetes.io/name']")},
+		"an annotation, any case": {env: fieldRef("metadata.annotations['Example.com/Owner']")},
+		"a bad label":             {env: fieldRef("metadata.labels['a b']"), want: []string{`env[0].valueFrom.fieldRef: Invalid value: "a b": ` + qualified}},
+		"deprecated field paths":  {env: fieldRef("spec.host")},
+		"all labels, which are not a single value": {
 			env:  fieldRef("metadata.labels"),
 			want: []string{`env[0].valueFrom.fieldRef.fieldPath: Unsupported value: "metadata.labels": supported values: "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"`},
 		},
-		"no such field": {
+		"unknown field": {
 			env:  fieldRef("spec.color"),
 			want: []string{`env[0].valueFrom.fieldRef.fieldPath: Invalid value: "spec.color": error converting fieldPath: field label not supported: spec.color`},
 		},
-		"an entry of a field that has none": {
+		"key of a field that is not a map": {
 			env:  fieldRef("metadata.name['x']"),
 			want: []string{`env[0].valueFrom.fieldRef.fieldPath: Invalid value: "metadata.name['x']": error converting fieldPath: field label does not support subscript: metadata.name['x']`},
 		},
-		"another version": {
+		"unknown API version": {
 			env:  from(v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{APIVersion: "v2", FieldPath: "metadata.name"}}),
 			want: []string{`env[0].valueFrom.fieldRef.fieldPath: Invalid value: "metadata.name": error converting fieldPath: unsupported pod version: v2`},
 		},
@@ -75,7 +75,7 @@ func TestEnv(t *testing.T) {
 			env:  resourceRef("limits.memory", "1m"),
 			want: []string{`env[0].valueFrom.resourceFieldRef.divisor: Invalid value: "limits.memory": only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the memory resource`},
 		},
-		"no such resource": {
+		"unknown resource": {
 			env:  resourceRef("limits.light", "1"),
 			want: []string{`env[0].valueFrom.resourceFieldRef.resource: Unsupported value: "limits.light": supported values: "limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"`},
 		},

@@ -17,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check/checktest"
 )
 
-// validPod is a small pod as the defaults leave it.
+// validPod returns a small pod with defaults.
 func validPod() *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", ResourceVersion: "1"},
@@ -43,7 +43,7 @@ func withVolume(source v1.VolumeSource) func(*v1.Pod) {
 	}
 }
 
-// first changes the pod's one container.
+// first changes the pod's container.
 func first(change func(*v1.Container)) func(*v1.Pod) {
 	return func(pod *v1.Pod) { change(&pod.Spec.Containers[0]) }
 }
@@ -60,8 +60,7 @@ func list(namesAndQuantities ...string) v1.ResourceList {
 	return list
 }
 
-// createCases are changes of a valid pod, and what creating it then reports;
-// no errors means that it is still valid.
+// createCases are changes of a valid pod, and the errors of its creation; none if it stays valid.
 type createCases map[string]struct {
 	change func(*v1.Pod)
 	want   []string
@@ -175,9 +174,9 @@ func TestAnnotations(t *testing.T) {
 		return func(pod *v1.Pod) { change(pod); and(pod) }
 	}
 	createCases{
-		"costs":            {change: annotate(v1.PodDeletionCost, "-10")},
-		"cost with a plus": {change: annotate(v1.PodDeletionCost, "+10"), want: []string{`metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: "+10": must be a 32bit integer`}},
-		"mirror of no node": {
+		"costs":                          {change: annotate(v1.PodDeletionCost, "-10")},
+		"deletion cost with a plus sign": {change: annotate(v1.PodDeletionCost, "+10"), want: []string{`metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: "+10": must be a 32bit integer`}},
+		"mirror pod without node": {
 			change: annotate(v1.MirrorPodAnnotationKey, "x"),
 			want:   []string{`metadata.annotations[kubernetes.io/config.mirror]: Invalid value: "x": must set spec.nodeName if mirror pod annotation is set`},
 		},
@@ -196,7 +195,7 @@ func TestAnnotations(t *testing.T) {
 				`metadata.annotations[container.apparmor.security.beta.kubernetes.io/other]: Invalid value: "best": invalid AppArmor profile name: "best"`,
 			},
 		},
-		"an annotation and a field that agree": {
+		"an annotation and a field with equal values": {
 			change: both(
 				annotate(v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+"app", "localhost/a", v1.SeccompPodAnnotationKey, "docker/default"),
 				spec(func(spec *v1.PodSpec) {
@@ -204,7 +203,7 @@ func TestAnnotations(t *testing.T) {
 					spec.SecurityContext.SeccompProfile = &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault}
 				})),
 		},
-		"an annotation and a field that do not": {
+		"an annotation and a field with different values": {
 			change: both(
 				annotate(v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+"app", "localhost/b", v1.SeccompPodAnnotationKey, "unconfined"),
 				spec(func(spec *v1.PodSpec) {
@@ -224,7 +223,7 @@ func TestTemplate(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a b"}},
 		Spec:       validPod().Spec,
 	}
-	// A template may leave the image to be filled in, and host ports to the defaults.
+	// A template may omit images and host ports: admission and defaults set them in pods.
 	template.Spec.Containers[0].Image = " "
 	template.Spec.HostNetwork = true
 	template.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, Protocol: v1.ProtocolTCP}}

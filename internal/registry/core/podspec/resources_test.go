@@ -76,7 +76,7 @@ func TestPodResources(t *testing.T) {
 			spec.Resources = &v1.ResourceRequirements{Limits: list("cpu", "2"), Requests: list("cpu", "1")}
 			spec.Containers[0].Resources = v1.ResourceRequirements{Limits: list("cpu", "2"), Requests: list("cpu", "1")}
 		})},
-		"less than the containers'": {
+		"less than the sum of the containers": {
 			change: spec(func(spec *v1.PodSpec) {
 				spec.Resources = &v1.ResourceRequirements{Limits: list("cpu", "1"), Requests: list("cpu", "1")}
 				spec.Containers = append(spec.Containers, container("other"))
@@ -88,7 +88,7 @@ func TestPodResources(t *testing.T) {
 				`spec.resources.containers[0][cpu].limits: Invalid value: "2": must be less than or equal to pod limits of 1`,
 			},
 		},
-		"not for a pod as a whole": {
+		"resources that pods cannot have": {
 			change: spec(func(spec *v1.PodSpec) {
 				spec.Resources = &v1.ResourceRequirements{Limits: list("ephemeral-storage", "1"), Claims: []v1.ResourceClaim{}}
 			}),
@@ -153,11 +153,11 @@ func TestResize(t *testing.T) {
 			change: func(pod *v1.Pod) { pod.Spec.Containers[0].Name = "other" }, old: none,
 			want: []string{`spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize`},
 		},
-		"one container more": {
+		"added container": {
 			change: func(pod *v1.Pod) { pod.Spec.InitContainers = []v1.Container{container("init")} }, old: none,
 			want: []string{`spec.initContainers: Forbidden: initContainers may not be added or removed on resize`},
 		},
-		"something else": {
+		"other change": {
 			change: func(pod *v1.Pod) { pod.Spec.Hostname = "h" }, old: none,
 			want: []string{`spec: Forbidden: only cpu and memory resources are mutable`},
 		},
@@ -168,7 +168,7 @@ func TestResize(t *testing.T) {
 			},
 			want: []string{`spec: Forbidden: Pod running on node without support for resize`},
 		},
-		"of the pod as a whole": {
+		"pod-level resources": {
 			change: func(pod *v1.Pod) {
 				pod.Spec.Resources = &v1.ResourceRequirements{Limits: list("cpu", "4"), Requests: list("cpu", "2")}
 			},
@@ -176,7 +176,7 @@ func TestResize(t *testing.T) {
 				pod.Spec.Resources = &v1.ResourceRequirements{Limits: list("cpu", "3"), Requests: list("cpu", "1")}
 			},
 		},
-		"a removed limit of the pod": {
+		"removed pod-level limit": {
 			change: func(pod *v1.Pod) { pod.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu", "2")} },
 			old: func(pod *v1.Pod) {
 				pod.Spec.Resources = &v1.ResourceRequirements{Limits: list("cpu", "3"), Requests: list("cpu", "1")}

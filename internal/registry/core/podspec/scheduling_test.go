@@ -19,17 +19,17 @@ func TestTolerations(t *testing.T) {
 		toleration v1.Toleration
 		want       []string
 	}{
-		"everything":  {toleration: v1.Toleration{Operator: v1.TolerationOpExists}},
-		"for a while": {toleration: v1.Toleration{Key: "a", Value: "b", Effect: v1.TaintEffectNoExecute, TolerationSeconds: new(int64(1))}},
+		"everything":             {toleration: v1.Toleration{Operator: v1.TolerationOpExists}},
+		"with tolerationSeconds": {toleration: v1.Toleration{Key: "a", Value: "b", Effect: v1.TaintEffectNoExecute, TolerationSeconds: new(int64(1))}},
 		"no key": {
 			toleration: v1.Toleration{Operator: v1.TolerationOpEqual},
 			want:       []string{"t[0].operator: Invalid value: \"Equal\": operator must be Exists when `key` is empty, which means \"match all values and all keys\""},
 		},
-		"any value of one": {
+		"value with Exists": {
 			toleration: v1.Toleration{Key: "a", Operator: v1.TolerationOpExists, Value: "b"},
 			want:       []string{"t[0].operator: Invalid value: \"b\": value must be empty when `operator` is 'Exists'"},
 		},
-		"bad words": {
+		"invalid values": {
 			toleration: v1.Toleration{Key: "a b", Operator: "Like", Value: "c", Effect: "NoFun", TolerationSeconds: new(int64(1))},
 			want: []string{
 				`t[0].key: Invalid value: "a b": ` + qualified,
@@ -38,7 +38,7 @@ func TestTolerations(t *testing.T) {
 				`t[0].effect: Unsupported value: "NoFun": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"`,
 			},
 		},
-		"a comparison, which is alpha": {
+		"comparison (alpha)": {
 			toleration: v1.Toleration{Key: "a", Operator: v1.TolerationOpGt, Value: "1"},
 			want:       []string{`t[0].operator: Unsupported value: "Gt": supported values: "Equal", "Exists", "Lt", "Gt"`},
 		},
@@ -46,7 +46,8 @@ func TestTolerations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			errs := check.Run(func(c *check.Checker) { ValidateTolerations(c, []v1.Toleration{test.toleration}, field.NewPath("t")) })
 			checktest.Diff(t, test.want, errs)
-			// The generated validations check keys as well; the strategy must know.
+			// The generated validations check keys as well; the mark makes the strategy report them
+			// once.
 			for _, err := range errs {
 				if covered := err.Field == "t[0].key"; err.CoveredByDeclarative != covered {
 					t.Errorf("%s: covered by a declared validation: %v, want %v", err.Field, err.CoveredByDeclarative, covered)
@@ -150,15 +151,15 @@ func TestNetwork(t *testing.T) {
 			spec.DNSPolicy = v1.DNSNone
 			spec.DNSConfig = &v1.PodDNSConfig{Nameservers: []string{"10.0.0.1", "2001:db8::1"}, Searches: []string{".", "example.com.", "_srv.example.com"}}
 		})},
-		"DNS of nothing": {
+		"DNSNone without config": {
 			change: spec(func(spec *v1.PodSpec) { spec.DNSPolicy = v1.DNSNone }),
 			want:   []string{"spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"},
 		},
-		"DNS of no server": {
+		"DNSNone without server": {
 			change: spec(func(spec *v1.PodSpec) { spec.DNSPolicy, spec.DNSConfig = v1.DNSNone, &v1.PodDNSConfig{} }),
 			want:   []string{"spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None"},
 		},
-		"bad DNS": {
+		"invalid DNS config": {
 			change: spec(func(spec *v1.PodSpec) {
 				spec.DNSConfig = &v1.PodDNSConfig{
 					Nameservers: []string{"1.1.1.1", "2.2.2.2", "3.3.3.3", "four"},

@@ -63,7 +63,7 @@ func TestPodSecurity(t *testing.T) {
 			change: security(v1.PodSecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: new(" a")}}),
 			want:   []string{`spec.securityContext.appArmorProfile.localhostProfile: Invalid value: " a": must not be padded with whitespace`},
 		},
-		"all processes of the host, and those of the pod": {
+		"hostPID and shareProcessNamespace": {
 			change: spec(func(spec *v1.PodSpec) { spec.HostPID, spec.ShareProcessNamespace = true, new(true) }),
 			want:   []string{`spec.shareProcessNamespace: Invalid value: true: ShareProcessNamespace and HostPID cannot both be enabled`},
 		},
@@ -91,15 +91,15 @@ func TestContainerSecurity(t *testing.T) {
 	const path = "spec.containers[0].securityContext"
 	createCases{
 		"privileged": {change: security(v1.SecurityContext{Privileged: new(true)})},
-		"all privileges, yet no escalation": {
+		"privileged without escalation": {
 			change: security(v1.SecurityContext{Privileged: new(true), AllowPrivilegeEscalation: new(false)}),
 			want:   []string{path + ": Invalid value: {\"privileged\":true,\"allowPrivilegeEscalation\":false}: cannot set `allowPrivilegeEscalation` to false and `privileged` to true"},
 		},
-		"CAP_SYS_ADMIN, yet no escalation": {
+		"CAP_SYS_ADMIN without escalation": {
 			change: security(v1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &v1.Capabilities{Add: []v1.Capability{"CAP_SYS_ADMIN"}}}),
 			want:   []string{path + ": Invalid value: {\"capabilities\":{\"add\":[\"CAP_SYS_ADMIN\"]},\"allowPrivilegeEscalation\":false}: cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"},
 		},
-		"an unmasked /proc of the host": {
+		"unmasked /proc in the host user namespace": {
 			change: security(v1.SecurityContext{ProcMount: new(v1.UnmaskedProcMount)}),
 			want:   []string{path + ".procMount: Invalid value: \"Unmasked\": `hostUsers` must be false to use `Unmasked`"},
 		},
@@ -152,7 +152,7 @@ func TestOperatingSystem(t *testing.T) {
 				`spec.containers[0].securityContext.privileged: Forbidden: cannot be set for a windows pod`,
 			},
 		},
-		"host processes, some": {
+		"host processes in some containers": {
 			change: spec(func(spec *v1.PodSpec) {
 				spec.Containers = append(spec.Containers, container("other"))
 				spec.Containers[0].SecurityContext = &v1.SecurityContext{WindowsOptions: &v1.WindowsSecurityContextOptions{HostProcess: new(true)}}
@@ -162,7 +162,7 @@ func TestOperatingSystem(t *testing.T) {
 				`spec.hostNetwork: Invalid value: false: hostNetwork must be true if pod contains any hostProcess containers`,
 			},
 		},
-		"host processes, contradicted": {
+		"contradicting host processes": {
 			change: spec(func(spec *v1.PodSpec) {
 				spec.SecurityContext.WindowsOptions = &v1.WindowsSecurityContextOptions{HostProcess: new(false)}
 				spec.HostNetwork = true

@@ -37,7 +37,7 @@ func TestStatusUpdate(t *testing.T) {
 			"status.hostIPs[0].ip: Invalid value: \"i\": must be equal to `hostIP`",
 			`status.hostIPs[0]: Invalid value: "i": ` + ip,
 		}},
-		"one address of two fields": {
+		"podIP without podIPs": {
 			none, status(func(status *v1.PodStatus) { status.PodIP = "10.0.0.1" }),
 			[]string{`status.podIPs: Invalid value: null: podIP and podIPs must either both be set or both be unset`},
 		},
@@ -54,12 +54,12 @@ func TestStatusUpdate(t *testing.T) {
 			`status.conditions[2].Type: Invalid value: "a b": ` + qualified,
 			`status.observedGeneration: Invalid value: -1: must be a non-negative integer`,
 		}},
-		"its node": {
+		"node name": {
 			none, spec(func(spec *v1.PodSpec) { spec.NodeName = "n" }),
 			[]string{`status.nodeName: Forbidden: may not be changed directly`},
 		},
-		"a nomination": {none, status(func(status *v1.PodStatus) { status.NominatedNodeName = "n" }), nil},
-		"a nomination of a bound pod": {
+		"nominated node": {none, status(func(status *v1.PodStatus) { status.NominatedNodeName = "n" }), nil},
+		"nominated node of a bound pod": {
 			spec(func(spec *v1.PodSpec) { spec.NodeName = "n" }),
 			func(pod *v1.Pod) { pod.Spec.NodeName = "n"; pod.Status.NominatedNodeName = "M" },
 			[]string{
@@ -134,14 +134,14 @@ func TestRestarts(t *testing.T) {
 		code  int32
 		want  bool
 	}{
-		"always":                        {pod: v1.RestartPolicyAlways, want: true},
-		"never":                         {pod: v1.RestartPolicyNever, code: 1},
-		"on failure, failed":            {pod: v1.RestartPolicyOnFailure, code: 1, want: true},
-		"on failure, succeeded":         {pod: v1.RestartPolicyOnFailure},
-		"its own policy first":          {pod: v1.RestartPolicyAlways, own: new(v1.ContainerRestartPolicyNever), code: 1},
-		"its rules before that":         {pod: v1.RestartPolicyNever, own: new(v1.ContainerRestartPolicyNever), rules: onCode(v1.ContainerRestartRuleActionRestart, 42), code: 42, want: true},
-		"its rules for other codes":     {pod: v1.RestartPolicyNever, own: new(v1.ContainerRestartPolicyNever), rules: onCode(v1.ContainerRestartRuleActionRestart, 42), code: 1},
-		"with all of the pod, any code": {pod: v1.RestartPolicyNever, own: new(v1.ContainerRestartPolicyNever), rules: onCode(v1.ContainerRestartRuleActionRestartAllContainers, 42), code: 1, want: true},
+		"always":                {pod: v1.RestartPolicyAlways, want: true},
+		"never":                 {pod: v1.RestartPolicyNever, code: 1},
+		"on failure, failed":    {pod: v1.RestartPolicyOnFailure, code: 1, want: true},
+		"on failure, succeeded": {pod: v1.RestartPolicyOnFailure},
+		"the container's policy takes precedence":               {pod: v1.RestartPolicyAlways, own: new(v1.ContainerRestartPolicyNever), code: 1},
+		"the container's rules take precedence over its policy": {pod: v1.RestartPolicyNever, own: new(v1.ContainerRestartPolicyNever), rules: onCode(v1.ContainerRestartRuleActionRestart, 42), code: 42, want: true},
+		"the container's rules do not match":                    {pod: v1.RestartPolicyNever, own: new(v1.ContainerRestartPolicyNever), rules: onCode(v1.ContainerRestartRuleActionRestart, 42), code: 1},
+		"restart of all containers, any code":                   {pod: v1.RestartPolicyNever, own: new(v1.ContainerRestartPolicyNever), rules: onCode(v1.ContainerRestartRuleActionRestartAllContainers, 42), code: 1, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			old := validPod()

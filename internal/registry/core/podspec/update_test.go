@@ -68,7 +68,7 @@ func TestUpdate(t *testing.T) {
 	}{
 		"nothing":  {none, none, nil},
 		"metadata": {none, func(pod *v1.Pod) { pod.Labels = map[string]string{"a": "b"} }, nil},
-		"its name": {none, func(pod *v1.Pod) { pod.Name = "other" }, []string{`metadata.name: Invalid value: "other": field is immutable`}},
+		"name":     {none, func(pod *v1.Pod) { pod.Name = "other" }, []string{`metadata.name: Invalid value: "other": field is immutable`}},
 		"an image": {none, first(func(c *v1.Container) { c.Image = "image:2" }), nil},
 		"no image": {none, first(func(c *v1.Container) { c.Image = "" }), []string{`spec.containers[0].image: Required value`}},
 		"an image of an init container": {
@@ -80,23 +80,23 @@ func TestUpdate(t *testing.T) {
 		},
 		"a command":       {none, first(func(c *v1.Container) { c.Command = []string{"sh"} }), []string{nothingElse}},
 		"a new container": {none, spec(func(spec *v1.PodSpec) { spec.Containers = append(spec.Containers, container("b")) }), []string{`spec.containers: Forbidden: pod updates may not add or remove containers`}},
-		"its node":        {none, spec(func(spec *v1.PodSpec) { spec.NodeName = "n" }), []string{nothingElse}},
+		"node name":       {none, spec(func(spec *v1.PodSpec) { spec.NodeName = "n" }), []string{nothingElse}},
 
-		"a deadline":           {none, deadline(10), nil},
-		"a nearer deadline":    {deadline(10), deadline(5), nil},
-		"a later deadline":     {deadline(10), deadline(20), []string{`spec.activeDeadlineSeconds: Invalid value: 20: must be less than or equal to previous value`}},
-		"no deadline any more": {deadline(10), none, []string{`spec.activeDeadlineSeconds: Invalid value: null: must not update from a positive integer to nil value`}},
+		"a deadline":        {none, deadline(10), nil},
+		"a nearer deadline": {deadline(10), deadline(5), nil},
+		"a later deadline":  {deadline(10), deadline(20), []string{`spec.activeDeadlineSeconds: Invalid value: 20: must be less than or equal to previous value`}},
+		"deadline removed":  {deadline(10), none, []string{`spec.activeDeadlineSeconds: Invalid value: null: must not update from a positive integer to nil value`}},
 		"a deadline far away": {none, deadline(math.MaxInt32 + 1), []string{
 			`spec.activeDeadlineSeconds: Invalid value: 2147483648: must be between 1 and 2147483647, inclusive`,
 			`spec.activeDeadlineSeconds: Invalid value: 2147483648: must be between 0 and 2147483647, inclusive`,
 		}},
 
-		"one toleration more": {none, tolerations(v1.Toleration{Key: "a", Operator: v1.TolerationOpExists}), nil},
-		"a toleration's time": {
+		"toleration added": {none, tolerations(v1.Toleration{Key: "a", Operator: v1.TolerationOpExists}), nil},
+		"tolerationSeconds changed": {
 			tolerations(v1.Toleration{Key: "a", Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}),
 			tolerations(v1.Toleration{Key: "a", Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute, TolerationSeconds: new(int64(1))}), nil,
 		},
-		"a toleration less": {
+		"toleration removed": {
 			tolerations(v1.Toleration{Key: "a", Operator: v1.TolerationOpExists}), none,
 			[]string{`spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds`},
 		},
@@ -107,10 +107,10 @@ func TestUpdate(t *testing.T) {
 		},
 		"grace from 30 to 1": {none, spec(func(spec *v1.PodSpec) { spec.TerminationGracePeriodSeconds = new(int64(1)) }), []string{nothingElse}},
 
-		"a gate less": {gates("a", "b"), gates("b"), nil},
-		"a gate twice": {gates("a"), gates("b", "a", "b"), []string{
+		"gate removed": {gates("a", "b"), gates("b"), nil},
+		"duplicate gate": {gates("a"), gates("b", "a", "b"), []string{
 			`spec.schedulingGates[2]: Duplicate value: "b"`, `spec.schedulingGates[2].name: Forbidden: only deletion is allowed, but found new scheduling gate 'b'`}},
-		"a gate more":    {gates("a"), gates("a", "b"), []string{`spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new scheduling gate 'b'`}},
+		"gate added":     {gates("a"), gates("a", "b"), []string{`spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new scheduling gate 'b'`}},
 		"a new selector": {none, selector(map[string]string{"a": "b"}), []string{nothingElse}},
 		"a narrower selector while gated": {
 			all(gates("g"), selector(map[string]string{"a": "b"})), all(gates("g"), selector(map[string]string{"a": "b", "c": "d"})), nil,
@@ -129,7 +129,7 @@ func TestUpdate(t *testing.T) {
 			all(gates("g"), affinity([]string{"a"})), all(gates("g"), affinity([]string{"b"})),
 			[]string{terms + `[0]: Invalid value: {"matchExpressions":[{"key":"b","operator":"Exists"}]}: only additions are allowed (no mutations or deletions)`},
 		},
-		"no affinity any more while gated": {
+		"affinity removed while gated": {
 			all(gates("g"), affinity([]string{"a"})), gates("g"),
 			[]string{terms + `: Invalid value: null: no additions/deletions to non-empty NodeSelectorTerms list are allowed`},
 		},
@@ -149,7 +149,7 @@ func TestUpdate(t *testing.T) {
 			test.old(old)
 			errs := check.Run(func(c *check.Checker) { ValidatePodUpdate(c, pod, old) })
 			for _, err := range errs {
-				// The difference that follows is for people to read.
+				// A readable difference follows.
 				err.Detail, _, _ = strings.Cut(err.Detail, "\n")
 			}
 			checktest.Diff(t, test.want, errs)

@@ -41,7 +41,7 @@ func TestVolumes(t *testing.T) {
 				`spec.volumes[3].name: Required value`,
 			},
 		},
-		"emptyDir of less than nothing": {
+		"emptyDir with a negative limit": {
 			change: withVolume(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("-1"))}}),
 			want:   []string{`spec.volumes[0].emptyDir.sizeLimit: Forbidden: SizeLimit field must be a valid resource quantity`},
 		},
@@ -89,14 +89,14 @@ func TestProjectedVolumes(t *testing.T) {
 	}
 	const path = "spec.volumes[0].projected"
 	createCases{
-		"one file twice": {
+		"duplicate path": {
 			change: projected(
 				v1.VolumeProjection{Secret: &v1.SecretProjection{LocalObjectReference: v1.LocalObjectReference{Name: "s"}, Items: []v1.KeyToPath{{Key: "k", Path: "f"}}}},
 				v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "c"}, Items: []v1.KeyToPath{{Key: "k", Path: "f"}}}},
 			),
 			want: []string{path + `: Invalid value: "c": conflicting duplicate paths`},
 		},
-		"two sources in one": {
+		"two types in one source": {
 			change: projected(v1.VolumeProjection{Secret: &v1.SecretProjection{}, ConfigMap: &v1.ConfigMapProjection{}}),
 			want: []string{
 				path + `.sources[0].secret.name: Required value`,
@@ -219,7 +219,7 @@ func TestEphemeralVolumes(t *testing.T) {
 			change: withVolume(v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}),
 			want:   []string{`spec.volumes[0].ephemeral.volumeClaimTemplate: Required value`},
 		},
-		"a name of its own": {
+		"template with a name": {
 			change: func(pod *v1.Pod) {
 				named := template.DeepCopy()
 				named.Name = "mine"
@@ -227,7 +227,7 @@ func TestEphemeralVolumes(t *testing.T) {
 			},
 			want: []string{`spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.name: Forbidden: cannot be set`},
 		},
-		"its claim for another volume": {
+		"claim of an ephemeral volume in another volume": {
 			change: func(pod *v1.Pod) {
 				withVolume(v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{VolumeClaimTemplate: template}})(pod)
 				pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: "other", VolumeSource: v1.VolumeSource{
@@ -277,7 +277,7 @@ func TestMounts(t *testing.T) {
 				path + `.recursiveReadOnly: Unsupported value: "Deep": supported values: "Disabled", "Enabled", "IfPossible"`,
 			},
 		},
-		"a device that is no claim, and a mount": {
+		"device of an emptyDir that is also mounted": {
 			change: func(pod *v1.Pod) {
 				mounts(v1.VolumeMount{Name: "data", MountPath: "/a"})(pod)
 				pod.Spec.Containers[0].VolumeDevices = []v1.VolumeDevice{{Name: "data", DevicePath: "/a"}, {Name: "none", DevicePath: "/../b"}}

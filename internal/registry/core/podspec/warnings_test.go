@@ -17,7 +17,7 @@ func TestWarnings(t *testing.T) {
 		want   []string
 	}{
 		"a valid pod": {change: func(*v1.Pod) {}},
-		"labels of old": {
+		"deprecated labels": {
 			change: spec(func(spec *v1.PodSpec) { spec.NodeSelector = map[string]string{"beta.kubernetes.io/os": "linux"} }),
 			want:   []string{`spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "kubernetes.io/os" instead`},
 		},
@@ -31,11 +31,11 @@ func TestWarnings(t *testing.T) {
 				`spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector: a null labelSelector results in matching no pod`,
 			},
 		},
-		"volumes of old": {
+		"deprecated volumes": {
 			change: withVolume(v1.VolumeSource{RBD: &v1.RBDVolumeSource{}}),
 			want:   []string{`spec.volumes[0].rbd: deprecated in v1.28, non-functional in v1.31+`},
 		},
-		"files in each other's place": {
+		"overlapping paths": {
 			change: withVolume(v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
 				{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "c"}, Items: []v1.KeyToPath{{Path: "a"}}}},
 				{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "a/b"}},
@@ -46,7 +46,7 @@ func TestWarnings(t *testing.T) {
 				`volume "data" (Projected): overlapping paths: "a/b" (ServiceAccountToken) with "a" (ConfigMap "c")`,
 			},
 		},
-		"hidden entries": {
+		"duplicate entries": {
 			change: spec(func(spec *v1.PodSpec) {
 				spec.HostAliases = []v1.HostAlias{{IP: "1.2.3.4"}, {IP: "1.2.3.4"}}
 				spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "a"}, {Name: "a"}, {}}
@@ -59,11 +59,11 @@ func TestWarnings(t *testing.T) {
 				`spec.containers[0].env[2]: hides previous definition of "A", which may be dropped when using apply`,
 			},
 		},
-		"parts of a byte": {
+		"fractions of a byte": {
 			change: first(func(c *v1.Container) { c.Resources.Limits = list("memory", "100m") }),
 			want:   []string{`spec.containers[0].resources.limits[memory]: fractional byte value "100m" is invalid, must be an integer`},
 		},
-		"ports in each other's way": {
+		"overlapping ports": {
 			change: first(func(c *v1.Container) {
 				c.Ports = []v1.ContainerPort{
 					{Name: "http", ContainerPort: 80, HostPort: 80, Protocol: v1.ProtocolTCP},
@@ -78,7 +78,7 @@ func TestWarnings(t *testing.T) {
 				`spec.containers[0].ports[1]: duplicate port name "http" with spec.containers[0].ports[0], services and probes that select ports by name will use spec.containers[0].ports[0]`,
 			},
 		},
-		"less than no time": {
+		"negative grace period": {
 			change: spec(func(spec *v1.PodSpec) { spec.TerminationGracePeriodSeconds = new(int64(-1)) }),
 			want:   []string{`spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1`},
 		},
