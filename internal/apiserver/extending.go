@@ -39,6 +39,6 @@ type unseen struct{}
 
 func (unseen) Initialize(plugin genericadmission.Interface) {
 	if wants, ok := plugin.(initializer.WantsExcludedAdmissionResources); ok {
-		wants.SetExcludedAdmissionResources(admissionregistration.Unseen())
+		wants.SetExcludedAdmissionResources(admissionregistration.ExcludedResources())
 	}
 }

@@ -1,17 +1,16 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admissionregistration holds the built-in kinds of
-// admissionregistration.k8s.io: who else is asked before a request is stored.
-// Webhooks ask a program outside, policies evaluate CEL here; a policy acts only
-// where a binding puts it to use.
+// Package admissionregistration holds the built-in kinds of admissionregistration.k8s.io, which
+// extend admission: webhooks call external programs, policies evaluate CEL in the API server. A
+// policy takes effect only through a binding.
 //
-// Whatever is in CEL is compiled when it is written, with the compiler that the
-// admission plugins use (k8s.io/apiserver), so that what cannot run is refused to
-// its author. Expressions that are stored already stay accepted: they are compiled
-// for the environment of stored expressions, which forgets nothing.
+// CEL expressions are compiled when they are written, with the compiler of the admission plugins
+// (k8s.io/apiserver), so that the author of an invalid one gets the error. Expressions that are
+// already stored are compiled in the environment for stored expressions, which still has everything
+// that earlier versions supported.
 //
-// Defaults and declared validations are made as in package core.
+// Defaults and declared validations work as in package core.
 //
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:defaulter-gen-input=k8s.io/api/admissionregistration/v1

@@ -22,17 +22,17 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// maxMatchConditions is how many conditions one webhook or policy may have.
+// maxMatchConditions is the maximum number of conditions of one webhook or policy.
 const maxMatchConditions = 64
 
-// plainCompiler compiles expressions that know no variables of a policy. It is
-// made once, on the first use, because making it costs more than a request.
+// plainCompiler returns the compiler of expressions that cannot use a policy's variables. It is
+// created on first use, because that costs more than a request.
 var plainCompiler = sync.OnceValue(func() plugincel.Compiler {
 	return plugincel.NewCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 })
 
-// composing is a compiler for one policy, whose variables it remembers.
-func composing() (*plugincel.CompositedCompiler, error) {
+// newCompositedCompiler returns a compiler for one policy, which keeps the policy's variables.
+func newCompositedCompiler() (*plugincel.CompositedCompiler, error) {
 	return plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 }
 
@@ -41,7 +41,7 @@ type expressions struct {
 	compiler plugincel.Compiler
 	// hasParams permits the variable params.
 	hasParams bool
-	// stored are expressions that were accepted before.
+	// stored holds the expressions of the stored object.
 	stored sets.Set[string]
 }
 
@@ -56,14 +56,14 @@ func (e expressions) declared() plugincel.OptionalVariableDeclarations {
 	return plugincel.OptionalVariableDeclarations{HasParams: e.hasParams, HasAuthorizer: true}
 }
 
-// compile reports why the expression cannot run.
+// compile reports why the expression does not compile.
 func (e expressions) compile(c *check.Checker, accessor plugincel.ExpressionAccessor, declared plugincel.OptionalVariableDeclarations, original string, path *field.Path) {
 	result := e.compiler.CompileCELExpression(accessor, declared, e.environment(original))
 	c.Expression(path, accessor.GetExpression(), result.Error)
 }
 
-// validateMatchConditions checks what narrows down which requests are meant.
-// They know nothing of a policy's variables.
+// validateMatchConditions checks the conditions that select requests. They cannot use a policy's
+// variables.
 func (e expressions) validateMatchConditions(c *check.Checker, conditions []admissionv1.MatchCondition, path *field.Path) {
 	c.MaxItems(path, len(conditions), maxMatchConditions)
 	e.compiler = plainCompiler()
@@ -97,7 +97,7 @@ func qualified(c *check.Checker, name string, path *field.Path) {
 	}
 }
 
-// validateVariables checks variables in their order: each may use those before.
+// validateVariables checks variables in order, because each may use the earlier ones.
 func (e expressions) validateVariables(c *check.Checker, variables []admissionv1.Variable, path *field.Path) {
 	for i := range variables {
 		e.validateVariable(c, &variables[i], path.Index(i))
@@ -125,16 +125,16 @@ func (e expressions) validateVariable(c *check.Checker, v *admissionv1.Variable,
 	c.Expression(path.Child("expression"), v.Expression, result.Error)
 }
 
-// reserved are the words that CEL keeps for itself.
+// reserved are the reserved words of CEL.
 var reserved = sets.New("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
 	"if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while")
 
 var identifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
 
-// isIdentifier follows the grammar of CEL.
+// isIdentifier reports whether the name is an identifier in CEL.
 func isIdentifier(name string) bool { return identifier.MatchString(name) && !reserved.Has(name) }
 
-// compilerFailed is what cannot happen unless the library is broken.
+// compilerFailed reports that k8s.io/apiserver could not create a compiler, which does not happen.
 func compilerFailed(c *check.Checker, path *field.Path, err error) {
 	c.Add(field.InternalError(path, fmt.Errorf("make a compiler of expressions: %w", err)))
 }

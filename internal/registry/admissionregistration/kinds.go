@@ -18,7 +18,7 @@ import (
 // Dependencies check that the author of a policy or binding may read its parameters.
 type Dependencies struct {
 	Authorizer authorizer.Authorizer
-	// Client reads policies, and which resource a kind of parameters is.
+	// Client reads policies, and the resources of parameter kinds.
 	Client kubernetes.Interface
 }
 
@@ -37,9 +37,9 @@ func Group(d Dependencies) generic.Group {
 	}
 }
 
-// unseen are the resources that webhooks and policies never see: requests for authentication and
-// authorization must succeed whatever is installed.
-var unseen = []schema.GroupResource{
+// excluded are the resources that webhooks and policies do not apply to: no webhook may break
+// authentication and authorization.
+var excluded = []schema.GroupResource{
 	{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"},
 	{Group: "authentication.k8s.io", Resource: "tokenreviews"},
 	{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"},
@@ -48,5 +48,5 @@ var unseen = []schema.GroupResource{
 	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
 }
 
-// Unseen are the resources that webhooks and policies are not asked about.
-func Unseen() []schema.GroupResource { return slices.Clone(unseen) }
+// ExcludedResources returns the resources that webhooks and policies do not apply to.
+func ExcludedResources() []schema.GroupResource { return slices.Clone(excluded) }

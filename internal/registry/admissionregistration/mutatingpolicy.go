@@ -19,8 +19,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// mutatingPolicy is MutatingAdmissionPolicy: changes, written in CEL, to what
-// requests carry.
+// mutatingPolicy returns the kind MutatingAdmissionPolicy: changes, written in CEL, of the objects
+// of requests.
 func mutatingPolicy(p params) generic.Kind[*admissionv1.MutatingAdmissionPolicy] {
 	return generic.Kind[*admissionv1.MutatingAdmissionPolicy]{
 		Name: "MutatingAdmissionPolicy", Plural: "mutatingadmissionpolicies",
@@ -52,8 +52,8 @@ func mutatingPolicy(p params) generic.Kind[*admissionv1.MutatingAdmissionPolicy]
 	}
 }
 
-// mutatingPolicyBinding is MutatingAdmissionPolicyBinding: where a policy acts, and
-// with which parameters.
+// mutatingPolicyBinding returns the kind MutatingAdmissionPolicyBinding: the resources that a
+// policy applies to, and its parameters.
 func mutatingPolicyBinding(p params) generic.Kind[*admissionv1.MutatingAdmissionPolicyBinding] {
 	return generic.Kind[*admissionv1.MutatingAdmissionPolicyBinding]{
 		Name: "MutatingAdmissionPolicyBinding", Plural: "mutatingadmissionpolicybindings",
@@ -88,7 +88,7 @@ func mutatingPolicyBinding(p params) generic.Kind[*admissionv1.MutatingAdmission
 // validateMutatingPolicy checks a policy; old is nil for a new one.
 func validateMutatingPolicy(c *check.Checker, p, old *admissionv1.MutatingAdmissionPolicy) {
 	spec, path := &p.Spec, field.NewPath("spec")
-	composed, err := composing()
+	composed, err := newCompositedCompiler()
 	if err != nil {
 		compilerFailed(c, path, err)
 		return
@@ -115,7 +115,7 @@ func validateMutatingPolicy(c *check.Checker, p, old *admissionv1.MutatingAdmiss
 	check.OneOf(c, path.Child("reinvocationPolicy"), spec.ReinvocationPolicy, reinvocationPolicies...)
 }
 
-// storedInMutating are the expressions of a policy that was accepted before.
+// storedInMutating returns the expressions of the stored policy; nil for a new one.
 func storedInMutating(p *admissionv1.MutatingAdmissionPolicy) sets.Set[string] {
 	if p == nil {
 		return nil

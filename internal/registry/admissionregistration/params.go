@@ -99,7 +99,7 @@ func validateParamRef(c *check.Checker, ref *admissionv1.ParamRef, path *field.P
 // mayRead requires that the author of a policy may read all objects of its paramKind, unless the
 // kind is unchanged.
 func (p params) mayRead(ctx context.Context, c *check.Checker, kind, old *admissionv1.ParamKind) {
-	if kind == nil || old != nil && *old == *kind || isMaster(ctx) {
+	if kind == nil || old != nil && *old == *kind || isPrivileged(ctx) {
 		return
 	}
 	asked := authorizer.AttributesRecord{ResourceRequest: true, Verb: "get", Name: "*", Namespace: "*"}
@@ -117,7 +117,7 @@ func (p params) mayRead(ctx context.Context, c *check.Checker, kind, old *admiss
 // mayReadBound requires that the author of a binding may get the named parameters, or list the
 // selected ones.
 func (p params) mayReadBound(ctx context.Context, c *check.Checker, kindOf policyKind, policy string, ref *admissionv1.ParamRef) {
-	if ref == nil || isMaster(ctx) {
+	if ref == nil || isPrivileged(ctx) {
 		return
 	}
 	asked := authorizer.AttributesRecord{
@@ -165,8 +165,8 @@ func (p params) mutatingKind(ctx context.Context, policy string) (*admissionv1.P
 	return found.Spec.ParamKind, nil
 }
 
-// isMaster reports whether the caller is allowed every request.
-func isMaster(ctx context.Context) bool {
+// isPrivileged reports whether the caller is in system:masters, which may do everything.
+func isPrivileged(ctx context.Context) bool {
 	caller, ok := request.UserFrom(ctx)
 	return ok && slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// This file is which requests webhooks and policies are asked about.
+// This file holds the rules that select requests for webhooks and policies.
 
 // The values of enumerations, sorted as messages list them.
 var (
@@ -33,7 +33,7 @@ var (
 
 const wildcard = "*"
 
-// requiredOneOf requires a supported value, which defaults fill in.
+// requiredOneOf requires a supported value. Defaulting sets a missing one.
 func requiredOneOf[T ~string](c *check.Checker, path *field.Path, value *T, allowed ...T) {
 	if value == nil {
 		c.Required(path, "")
@@ -112,7 +112,7 @@ func validateResources(c *check.Checker, resources []string, path *field.Path) {
 	if len(resources) > 1 && slices.Contains(resources, "*/*") {
 		c.Invalid(path, resources, "if '*/*' is present, must not specify other resources")
 	}
-	// Upstream looks at the last of those without subresource alone.
+	// Like upstream, consider only the last resource without a subresource.
 	if lastIsPlain && slices.Contains(resources, wildcard) {
 		c.Invalid(path, resources, "if '*' is present, must not specify other resources without subresources")
 	}
@@ -147,7 +147,7 @@ func validateConstraints(c *check.Checker, m *admissionv1.MatchResources, path *
 	}
 }
 
-// validateMutable refuses operations by which nothing can be mutated.
+// validateMutable refuses operations that have no object to mutate.
 func validateMutable(c *check.Checker, m *admissionv1.MatchResources, path *field.Path) {
 	if m == nil {
 		return
@@ -182,14 +182,14 @@ const staticSuffix = ".static.k8s.io"
 
 var staticProblem = fmt.Sprintf("names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix)
 
-// validateName keeps new objects away from the names of static ones.
+// validateName refuses the names of static configurations.
 func validateName(c *check.Checker, name string) {
 	if strings.HasSuffix(name, staticSuffix) {
 		c.Invalid(field.NewPath("metadata", "name"), name, staticProblem)
 	}
 }
 
-// warnOfName tells who updates an object that has such a name from before.
+// warnOfName warns about an object that got such a name before they were reserved.
 func warnOfName(name string) []string {
 	if !strings.HasSuffix(name, staticSuffix) {
 		return nil
@@ -197,5 +197,5 @@ func warnOfName(name string) []string {
 	return []string{"metadata.name: " + staticProblem}
 }
 
-// unset is a cell's text, or <unset> for an empty one.
-func unset(text string) string { return cmp.Or(text, "<unset>") }
+// orUnset returns the text of a cell, or <unset> if it is empty.
+func orUnset(text string) string { return cmp.Or(text, "<unset>") }

@@ -16,8 +16,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// validatingPolicy is ValidatingAdmissionPolicy: conditions in CEL that requests
-// must meet.
+// validatingPolicy returns the kind ValidatingAdmissionPolicy: conditions in CEL that requests must
+// meet.
 func validatingPolicy(p params) generic.Kind[*admissionv1.ValidatingAdmissionPolicy] {
 	return generic.Kind[*admissionv1.ValidatingAdmissionPolicy]{
 		Name: "ValidatingAdmissionPolicy", Plural: "validatingadmissionpolicies",
@@ -62,8 +62,8 @@ func validatingPolicy(p params) generic.Kind[*admissionv1.ValidatingAdmissionPol
 	}
 }
 
-// validatingPolicyBinding is ValidatingAdmissionPolicyBinding: where a policy acts,
-// with which parameters, and what becomes of who fails it.
+// validatingPolicyBinding returns the kind ValidatingAdmissionPolicyBinding: the resources that a
+// policy applies to, its parameters, and what happens if a validation fails.
 func validatingPolicyBinding(p params) generic.Kind[*admissionv1.ValidatingAdmissionPolicyBinding] {
 	return generic.Kind[*admissionv1.ValidatingAdmissionPolicyBinding]{
 		Name: "ValidatingAdmissionPolicyBinding", Plural: "validatingadmissionpolicybindings",
@@ -95,7 +95,7 @@ func validatingPolicyBinding(p params) generic.Kind[*admissionv1.ValidatingAdmis
 	}
 }
 
-// warnOfOldName warns on updates alone: a new object of that name is refused.
+// warnOfOldName warns on updates only: validation refuses a new object with that name.
 func warnOfOldName(name string, created bool) []string {
 	if created {
 		return nil
@@ -107,7 +107,7 @@ const paramKindDoc = "ParamKind specifies the kind of resources used to paramete
 
 func paramKindText(k *admissionv1.ParamKind) string {
 	if k == nil {
-		return unset("")
+		return orUnset("")
 	}
 	return k.APIVersion + "/" + k.Kind
 }
@@ -119,11 +119,12 @@ func bindingColumns[T generic.Object](policy func(T) string, ref func(T) *admiss
 	}
 }
 
-// paramRefText cannot know whether the parameters live in namespaces at all.
+// paramRefText shows any namespace as *, because it does not know whether the parameters are
+// namespaced.
 func paramRefText(ref *admissionv1.ParamRef) string {
 	switch {
 	case ref == nil:
-		return unset("")
+		return orUnset("")
 	case ref.Name != "" && ref.Namespace != "":
 		return ref.Namespace + "/" + ref.Name
 	case ref.Name != "":
@@ -131,5 +132,5 @@ func paramRefText(ref *admissionv1.ParamRef) string {
 	case ref.Selector != nil:
 		return ref.Selector.String()
 	}
-	return unset("")
+	return orUnset("")
 }

@@ -22,8 +22,7 @@ import (
 
 const (
 	maxAuditAnnotations = 20
-	// The value that an expression makes is usually longer than the expression;
-	// it may be 10 kB long.
+	// The value of an expression is usually longer than the expression, and may have 10 kB.
 	maxAuditExpressionLength = 5 * 1024
 )
 
@@ -35,7 +34,7 @@ func validateValidatingPolicy(c *check.Checker, p, old *admissionv1.ValidatingAd
 	spec, path := &p.Spec, field.NewPath("spec")
 	e := expressions{hasParams: spec.ParamKind != nil, stored: storedInValidating(old), compiler: plainCompiler()}
 	if len(spec.Variables) > 0 {
-		composed, err := composing()
+		composed, err := newCompositedCompiler()
 		if err != nil {
 			compilerFailed(c, path, err)
 			return
@@ -73,7 +72,7 @@ func expressionsOf(conditions []admissionv1.MatchCondition, variables []admissio
 	return expressions
 }
 
-// storedInValidating are the expressions of a policy that was accepted before.
+// storedInValidating returns the expressions of the stored policy; nil for a new one.
 func storedInValidating(p *admissionv1.ValidatingAdmissionPolicy) sets.Set[string] {
 	if p == nil {
 		return nil
@@ -105,8 +104,8 @@ func (e expressions) validateValidation(c *check.Checker, v *admissionv1.Validat
 	check.OptionalOneOf(c, path.Child("reason"), v.Reason, refusalReasons...)
 }
 
-// validateMessageExpression checks what makes the message. It cannot ask the
-// authorizer, as the validation itself can.
+// validateMessageExpression checks the expression of the message, which, unlike the validation,
+// cannot use the authorizer.
 func (e expressions) validateMessageExpression(c *check.Checker, expression string, path *field.Path) {
 	if expression == "" {
 		return
@@ -156,8 +155,7 @@ func (e expressions) validateAuditValue(c *check.Checker, expression string, pat
 	c.Expression(path, expression, result.Error)
 }
 
-// validatePolicyStatus checks what the controller found out about the types in a
-// policy's expressions.
+// validatePolicyStatus checks the results of type checking, which the policy's controller writes.
 func validatePolicyStatus(c *check.Checker, status *admissionv1.ValidatingAdmissionPolicyStatus, path *field.Path) {
 	if status.TypeChecking != nil {
 		warnings := path.Child("typeChecking", "expressionWarnings")

@@ -19,7 +19,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// ValidatingWebhookConfiguration names programs that may refuse a request.
+// ValidatingWebhookConfiguration configures webhooks that can reject requests.
 var ValidatingWebhookConfiguration = generic.Kind[*admissionv1.ValidatingWebhookConfiguration]{
 	Name: "ValidatingWebhookConfiguration", Plural: "validatingwebhookconfigurations",
 	Metadata:   generic.Metadata{AnyFinalizer: true, ValidateAsNew: true},
@@ -30,7 +30,7 @@ var ValidatingWebhookConfiguration = generic.Kind[*admissionv1.ValidatingWebhook
 	NewList:                func() runtime.Object { return &admissionv1.ValidatingWebhookConfigurationList{} },
 	RequireResourceVersion: true,
 	Prepare: func(_ context.Context, c, old *admissionv1.ValidatingWebhookConfiguration) {
-		countWebhooks(&c.ObjectMeta, old == nil, func() bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) })
+		setGeneration(&c.ObjectMeta, old == nil, func() bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) })
 	},
 	Validate: func(_ context.Context, c *check.Checker, configuration *admissionv1.ValidatingWebhookConfiguration) {
 		validateHooks(c, validatingHooks(configuration), strict())
@@ -46,8 +46,8 @@ var ValidatingWebhookConfiguration = generic.Kind[*admissionv1.ValidatingWebhook
 	Columns: webhookColumn(func(c *admissionv1.ValidatingWebhookConfiguration) int { return len(c.Webhooks) }),
 }
 
-// MutatingWebhookConfiguration names programs that may change what a request
-// carries, or refuse it.
+// MutatingWebhookConfiguration configures webhooks that can change the objects of requests, or
+// reject requests.
 var MutatingWebhookConfiguration = generic.Kind[*admissionv1.MutatingWebhookConfiguration]{
 	Name: "MutatingWebhookConfiguration", Plural: "mutatingwebhookconfigurations",
 	Metadata:   generic.Metadata{AnyFinalizer: true, ValidateAsNew: true},
@@ -56,7 +56,7 @@ var MutatingWebhookConfiguration = generic.Kind[*admissionv1.MutatingWebhookConf
 	NewList:                func() runtime.Object { return &admissionv1.MutatingWebhookConfigurationList{} },
 	RequireResourceVersion: true,
 	Prepare: func(_ context.Context, c, old *admissionv1.MutatingWebhookConfiguration) {
-		countWebhooks(&c.ObjectMeta, old == nil, func() bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) })
+		setGeneration(&c.ObjectMeta, old == nil, func() bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) })
 	},
 	Validate: func(_ context.Context, c *check.Checker, configuration *admissionv1.MutatingWebhookConfiguration) {
 		validateHooks(c, configuration.Webhooks, strict())
@@ -71,9 +71,8 @@ var MutatingWebhookConfiguration = generic.Kind[*admissionv1.MutatingWebhookConf
 	Columns: webhookColumn(func(c *admissionv1.MutatingWebhookConfiguration) int { return len(c.Webhooks) }),
 }
 
-// validatingHooks makes mutating webhooks of validating ones, so that one set of
-// rules does for both: a mutating one has all that a validating one has, and a
-// policy of reinvocation.
+// validatingHooks converts validating webhooks to mutating ones, so that the same rules check both.
+// A mutating webhook has all fields of a validating one, and a reinvocation policy.
 func validatingHooks(c *admissionv1.ValidatingWebhookConfiguration) []admissionv1.MutatingWebhook {
 	hooks := make([]admissionv1.MutatingWebhook, len(c.Webhooks))
 	for i, w := range c.Webhooks {
@@ -86,13 +85,13 @@ func validatingHooks(c *admissionv1.ValidatingWebhookConfiguration) []admissionv
 	return hooks
 }
 
-// countWebhooks counts the generations of a kind whose spec is a list.
-func countWebhooks(meta *metav1.ObjectMeta, created bool, same func() bool) {
+// setGeneration increments the generation if the webhooks change. A configuration has no spec.
+func setGeneration(meta *metav1.ObjectMeta, created bool, same func() bool) {
 	switch {
 	case created:
 		meta.Generation = 1
 	case !same():
-		meta.Generation++ // an update starts from the stored number
+		meta.Generation++ // the API server has copied the stored generation
 	}
 }
 
@@ -103,7 +102,7 @@ func webhookColumn[T generic.Object](count func(T) int) []generic.Column[T] {
 	}}
 }
 
-// warnOfHooks tells of rules that name what no webhook is asked about.
+// warnOfHooks warns about rules for resources that webhooks do not apply to.
 func warnOfHooks(name string, created bool, hooks []admissionv1.MutatingWebhook) []string {
 	var out []string
 	if !created {
@@ -112,7 +111,7 @@ func warnOfHooks(name string, created bool, hooks []admissionv1.MutatingWebhook)
 	path := field.NewPath("webhooks")
 	for i, h := range hooks {
 		for j := range h.Rules {
-			for _, resource := range unseenIn(&h.Rules[j].Rule) {
+			for _, resource := range excludedIn(&h.Rules[j].Rule) {
 				out = append(out, fmt.Sprintf("%s: %s is excluded from admission webhooks; this rule will have no effect", path.Index(i).Child("rules").Index(j), resource))
 			}
 		}
@@ -120,9 +119,9 @@ func warnOfHooks(name string, created bool, hooks []admissionv1.MutatingWebhook)
 	return out
 }
 
-// unseenIn are the resources in a rule that no webhook is asked about. A rule with
-// a wildcard may well mean others.
-func unseenIn(r *admissionv1.Rule) []schema.GroupResource {
+// excludedIn returns the excluded resources that a rule names. A rule with a wildcard also matches
+// other resources.
+func excludedIn(r *admissionv1.Rule) []schema.GroupResource {
 	if slices.Contains(r.APIGroups, wildcard) || slices.Contains(r.Resources, wildcard) {
 		return nil
 	}
@@ -130,7 +129,7 @@ func unseenIn(r *admissionv1.Rule) []schema.GroupResource {
 	for _, group := range r.APIGroups {
 		for _, resource := range r.Resources {
 			named := schema.GroupResource{Group: group, Resource: resource}
-			if slices.Contains(unseen, named) && !slices.Contains(out, named) {
+			if slices.Contains(excluded, named) && !slices.Contains(out, named) {
 				out = append(out, named)
 			}
 		}

@@ -23,20 +23,20 @@ import (
 // leniency lists the rules that a stored webhook may keep breaking, so that rules that were added
 // later do not block updates.
 type leniency struct {
-	sideEffects, reviewVersions, sameNames, selectors bool
-	// conditions need not be compiled again.
+	sideEffects, reviewVersions, duplicateNames, selectors bool
+	// conditions permits not to compile the conditions again.
 	conditions bool
 	stored     sets.Set[string]
 }
 
 func strict() leniency { return leniency{} }
 
-// concessions are made to an update.
+// concessions returns the rules that the stored webhooks break.
 func concessions(hooks, before []admissionv1.MutatingWebhook) leniency {
 	return leniency{
 		sideEffects:    slices.ContainsFunc(before, hasSideEffects),
-		reviewVersions: slices.ContainsFunc(before, speaksNoKnownVersion),
-		sameNames:      sameNames(before),
+		reviewVersions: slices.ContainsFunc(before, lacksReviewVersion),
+		duplicateNames: hasDuplicateNames(before),
 		selectors:      slices.ContainsFunc(before, hasBrokenSelector),
 		conditions:     sameConditions(hooks, before),
 		stored:         storedConditions(before),
@@ -58,11 +58,11 @@ func hasSideEffects(h admissionv1.MutatingWebhook) bool {
 
 func isReviewVersion(version string) bool { return slices.Contains(reviewVersions, version) }
 
-func speaksNoKnownVersion(h admissionv1.MutatingWebhook) bool {
+func lacksReviewVersion(h admissionv1.MutatingWebhook) bool {
 	return len(h.AdmissionReviewVersions) > 0 && !slices.ContainsFunc(h.AdmissionReviewVersions, isReviewVersion)
 }
 
-func sameNames(hooks []admissionv1.MutatingWebhook) bool {
+func hasDuplicateNames(hooks []admissionv1.MutatingWebhook) bool {
 	names := sets.New[string]()
 	for _, h := range hooks {
 		names.Insert(h.Name)
@@ -99,7 +99,7 @@ func validateHooks(c *check.Checker, hooks []admissionv1.MutatingWebhook, may le
 		h, path := &hooks[i], field.NewPath("webhooks").Index(i)
 		validateHook(c, h, may, path)
 		validateReviewVersions(c, h.AdmissionReviewVersions, may, path.Child("admissionReviewVersions"))
-		if h.Name != "" && names.Has(h.Name) && !may.sameNames {
+		if h.Name != "" && names.Has(h.Name) && !may.duplicateNames {
 			c.Duplicate(path.Child("name"), h.Name)
 		}
 		names.Insert(h.Name)
@@ -159,8 +159,7 @@ func validateClient(c *check.Checker, config *admissionv1.WebhookClientConfig, p
 		c.Add(webhook.ValidateWebhookURL(path.Child("url"), *config.URL, true)...)
 		return
 	}
-	// Upstream mistakes the one for the other too: a missing name is reported as a
-	// missing namespace.
+	// Upstream swaps name and namespace too: it reports a missing name as a missing namespace.
 	s := config.Service
 	c.Add(webhook.ValidateWebhookService(path.Child("service"), s.Name, s.Namespace, s.Path, ptr.Deref(s.Port, 0))...)
 }

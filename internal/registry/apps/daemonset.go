@@ -139,8 +139,8 @@ func validateDaemonSetStrategy(c *check.Checker, strategy *appsv1.DaemonSetUpdat
 	}
 }
 
-// validateDaemonSetRolling: a node's old pod goes before the new one comes, or
-// after, and one of the two for all nodes.
+// validateDaemonSetRolling requires either maxUnavailable or maxSurge: a node's old pod is deleted
+// before the new one is created, or after it is available.
 func validateDaemonSetRolling(c *check.Checker, rolling *appsv1.RollingUpdateDaemonSet, path *field.Path) {
 	unavailable, surge := path.Child("maxUnavailable"), path.Child("maxSurge")
 	countOrPercent(c, rolling.MaxUnavailable, unavailable)

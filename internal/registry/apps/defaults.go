@@ -36,9 +36,11 @@ func SetDefaults_ReplicaSet(obj *appsv1.ReplicaSet) {
 	obj.Spec.Replicas = cmp.Or(obj.Spec.Replicas, new(defaultReplicas))
 }
 
-// SetDefaults_DaemonSet replaces one pod at a time, the old one first: a node has room for one.
+// SetDefaults_DaemonSet defaults to rolling updates of one pod at a time, which delete the old pod
+// first, because a node may not have room for both.
 func SetDefaults_DaemonSet(obj *appsv1.DaemonSet) {
-	// The strategy counts; whoever writes the object owns the field all the same.
+	// The strategy sets the count. The annotation is defaulted all the same, so that the client
+	// that creates the object owns it.
 	if _, found := obj.Annotations[appsv1.DeprecatedTemplateGeneration]; !found {
 		metav1.SetMetaDataAnnotation(&obj.ObjectMeta, appsv1.DeprecatedTemplateGeneration, "0")
 	}
@@ -75,9 +77,8 @@ func SetDefaults_StatefulSet(obj *appsv1.StatefulSet) {
 	spec.PersistentVolumeClaimRetentionPolicy = retention
 }
 
-// defaultStatefulSetStrategy adds the parameters of a rolling update only to a
-// strategy that names none of its own or leaves the type to us: "type: RollingUpdate"
-// alone stays as it is.
+// defaultStatefulSetStrategy defaults the parameters of a rolling update. A strategy that has only
+// the type RollingUpdate stays without parameters, as in kube-apiserver.
 func defaultStatefulSetStrategy(strategy *appsv1.StatefulSetUpdateStrategy) {
 	if strategy.Type == "" {
 		strategy.Type = appsv1.RollingUpdateStatefulSetStrategyType

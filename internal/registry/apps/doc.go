@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apps holds the built-in kinds of the API group apps (v1): a kind is one value in one file,
-// and Kinds lists them. Defaults and declared validations work as in package core, whose
+// Package apps holds the built-in kinds of the API group apps (v1): a kind is one value in one
+// file, and Group lists them. Defaults and declared validations work as in package core, whose
 // defaults of pod templates it uses.
 //
 // +k8s:defaulter-gen=TypeMeta

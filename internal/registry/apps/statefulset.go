@@ -53,10 +53,9 @@ func validateStatefulSet(_ context.Context, c *check.Checker, s *appsv1.Stateful
 	validateStatefulSetSpec(c, &s.Spec, statefulSetRules{new: true, templates: podspec.ValidatePodTemplateSpec}, field.NewPath("spec"))
 }
 
-// statefulSetRules are those that a set must keep when it is new, or as long as
-// it lives.
+// statefulSetRules select the rules for a new StatefulSet, or for an update.
 type statefulSetRules struct {
-	// new sets are judged by what cannot change later.
+	// new also checks immutable fields.
 	new       bool
 	templates func(*check.Checker, *corev1.PodTemplateSpec, *field.Path)
 }
@@ -67,9 +66,8 @@ func validateClaimTemplates(c *check.Checker, templates []corev1.PersistentVolum
 	}
 }
 
-// validateStatefulSetUpdate lets sets live that older rules let in: what cannot
-// change any more is not judged again, nor is the template if the old one would
-// not pass today.
+// validateStatefulSetUpdate does not block updates of objects that older versions accepted: it does
+// not validate immutable fields again, nor the template if the old spec is invalid.
 func validateStatefulSetUpdate(_ context.Context, c *check.Checker, s, old *appsv1.StatefulSet) {
 	rules := statefulSetRules{templates: podspec.ValidatePodTemplateSpec}
 	if len(check.Run(func(c *check.Checker) { validateStatefulSetSpec(c, &old.Spec, rules, nil) })) > 0 {
@@ -169,8 +167,8 @@ func validateStatefulSetTemplate(c *check.Checker, spec *appsv1.StatefulSetSpec,
 	podspec.ValidatePodTemplateMeta(c, template, at)
 }
 
-// identified is the template without what the controller overwrites for each
-// pod (host name and subdomain), and with the volumes that it adds.
+// identified returns the template without the fields that the controller overwrites in each pod
+// (hostname and subdomain), and with the volumes that it adds.
 func identified(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 	template := spec.Template.DeepCopy()
 	template.Spec.Hostname, template.Spec.Subdomain = "", ""
@@ -216,7 +214,7 @@ func warnStatefulSet(_ context.Context, s, old *appsv1.StatefulSet) []string {
 	for i := range s.Spec.VolumeClaimTemplates {
 		at := spec.Child("volumeClaimTemplates").Index(i)
 		if old != nil {
-			at = at.Child("Spec") // spelt so by kube-apiserver too
+			at = at.Child("Spec") // as kube-apiserver spells it
 		}
 		out = append(out, core.ClaimSpecWarnings(&s.Spec.VolumeClaimTemplates[i].Spec, at)...)
 	}

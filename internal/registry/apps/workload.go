@@ -23,11 +23,9 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// This file is what the workloads share: a number of pods, a selector and a
-// template.
+// This file holds the rules that workloads share: for replicas, selectors and templates.
 
-// validateReplicated checks replicas, selector and template of a workload whose
-// pods are interchangeable, or nearly so.
+// validateReplicated checks replicas, selector and template of a Deployment or ReplicaSet.
 func validateReplicated(c *check.Checker, replicas *int32, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec, spec *field.Path) {
 	check.NonNegativePtr(c, spec.Child("replicas"), replicas)
 	path := spec.Child("selector")
@@ -43,8 +41,7 @@ func validateReplicated(c *check.Checker, replicas *int32, selector *metav1.Labe
 	validateTemplate(c, template, matches, spec.Child("template"))
 }
 
-// validateSelector checks a selector that is there: all of it, and that it
-// does not select everything.
+// validateSelector checks a selector, which must not be empty. Callers report a missing one.
 func validateSelector(c *check.Checker, selector *metav1.LabelSelector, kind string, path *field.Path) {
 	if selector == nil {
 		return
@@ -59,15 +56,15 @@ func isEmpty(selector *metav1.LabelSelector) bool {
 	return selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
-// validateTemplate wants a template that the selector matches and whose pods
-// run for ever.
+// validateTemplate requires a template that the selector matches and whose pods restart always.
 func validateTemplate(c *check.Checker, template *corev1.PodTemplateSpec, selector labels.Selector, path *field.Path) {
 	workload.ValidateSelected(c, template, selector, path)
 	podspec.ValidatePodTemplateSpec(c, template, path)
 	workload.ValidateRestartsAlways(c, &template.Spec, "ReplicaSet", path.Child("spec"))
 }
 
-// validateCollisions: the count is a part of names in use, and never goes back.
+// validateCollisions forbids to decrement the count, which is part of the hash in names that are in
+// use.
 func validateCollisions(c *check.Checker, status *field.Path, count, before *int32) {
 	path := status.Child("collisionCount")
 	check.NonNegativePtr(c, path, count)
@@ -76,7 +73,7 @@ func validateCollisions(c *check.Checker, status *field.Path, count, before *int
 	}
 }
 
-// countOrPercent checks a number of pods or a share of them.
+// countOrPercent requires a number of pods or a percentage.
 func countOrPercent(c *check.Checker, value *intstr.IntOrString, path *field.Path) {
 	if value == nil {
 		return
@@ -88,7 +85,7 @@ func countOrPercent(c *check.Checker, value *intstr.IntOrString, path *field.Pat
 	c.Invalid(path, *value, utilvalidation.IsValidPercent(value.StrVal)...)
 }
 
-// percent is the share that value stands for, if it is one.
+// percent parses a percentage. It reports false for any other value.
 func percent(value *intstr.IntOrString) (int, bool) {
 	if value == nil || value.Type != intstr.String || len(utilvalidation.IsValidPercent(value.StrVal)) != 0 {
 		return 0, false
@@ -111,13 +108,13 @@ func atMost100Percent(c *check.Checker, value *intstr.IntOrString, path *field.P
 	}
 }
 
-// dropAlphaFields clears in a template what belongs to features that are off.
+// dropAlphaFields drops fields of disabled features from a template.
 func dropAlphaFields[T generic.Object](template func(T) *corev1.PodTemplateSpec) func(context.Context, T, T) {
 	return func(_ context.Context, obj, _ T) { podspec.DropAlphaSpecFields(&template(obj).Spec) }
 }
 
-// warnings are those for the name, which pods are named after, and for a
-// template that is new.
+// warnings returns the warnings for the name of a new workload, which its pods' names contain, and
+// for a new or changed template.
 func warnings[T generic.Object](template func(T) *corev1.PodTemplateSpec) func(context.Context, T, T) []string {
 	path := field.NewPath("spec", "template")
 	return func(_ context.Context, obj, old T) []string {
@@ -136,8 +133,8 @@ func warnings[T generic.Object](template func(T) *corev1.PodTemplateSpec) func(c
 	}
 }
 
-// templateColumns are shown wide by all workloads, though not the selector by
-// StatefulSets.
+// templateColumns returns the wide columns of workloads. StatefulSets have no column for the
+// selector.
 func templateColumns[T generic.Object](spec func(T) corev1.PodSpec, selector func(T) *metav1.LabelSelector, doc string) []generic.Column[T] {
 	return append(containerColumns(spec),
 		generic.Column[T]{Name: "Selector", Wide: true, Description: doc, Cell: func(obj T) any { return metav1.FormatLabelSelector(selector(obj)) }})

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package autoscaling holds the built-in kind of the API group autoscaling, the
-// HorizontalPodAutoscaler. It is stored and checked as v2; what is special about
-// v1, which is served too, is in package v1. The group's other kind, Scale, is
-// served at the kinds that can be scaled (generic.Scale).
+// HorizontalPodAutoscaler. It is stored and validated as v2. Package v1 serves v1, and converts it.
+// Scale, the group's other kind, is a subresource of scalable kinds (generic.Scale).
 //
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:defaulter-gen-input=k8s.io/api/autoscaling/v2

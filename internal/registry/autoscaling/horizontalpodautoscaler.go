@@ -17,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// Group is autoscaling: what changes the number of a workload's pods.
+// Group is autoscaling.
 func Group() generic.Group {
 	return generic.Group{
 		Name:     autoscalingv2.GroupName,

@@ -109,7 +109,7 @@ func (c checker) spec(spec *autoscalingv2.HorizontalPodAutoscalerSpec, path *fie
 	}
 }
 
-// scaleTarget checks a reference. That kind and name are required is declared as well.
+// scaleTarget checks a reference. It is also declared that kind and name are required.
 func (c checker) scaleTarget(ref autoscalingv2.CrossVersionObjectReference, path *field.Path) {
 	for _, err := range check.Run(func(target *check.Checker) {
 		checker{Checker: target}.reference(ref, c.targetVersion, path)

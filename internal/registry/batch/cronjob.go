@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	_ "time/tzdata" // time zones are the API's, not those of the machine
+	_ "time/tzdata" // the API's time zones must not depend on the machine's
 
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
@@ -79,8 +79,8 @@ func validateCronJobUpdate(_ context.Context, c *check.Checker, cj, old *batchv1
 	validateCronJobSpec(c, &cj.Spec, &old.Spec, field.NewPath("spec"))
 }
 
-// validateCronJobSpec takes the old spec too, where there is one: what it was allowed it
-// may keep.
+// validateCronJobSpec accepts a time zone in the schedule, or an unknown time zone, if the old
+// spec, nil on create, has it.
 func validateCronJobSpec(c *check.Checker, spec, old *batchv1.CronJobSpec, path *field.Path) {
 	validateSchedule(c, spec, old, path.Child("schedule"))
 	check.NonNegativePtr(c, path.Child("startingDeadlineSeconds"), spec.StartingDeadlineSeconds)
@@ -155,7 +155,7 @@ func validateConcurrency(c *check.Checker, policy batchv1.ConcurrencyPolicy, pat
 	check.RequiredOneOf(c, path, policy, batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)
 }
 
-// validateJobTemplate wants jobs that get their selectors by themselves.
+// validateJobTemplate requires a template without manual selector.
 func validateJobTemplate(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
 	validateJobSpec(c, spec, path)
 	if spec.Selector != nil {

@@ -36,7 +36,7 @@ var (
 	conditionStatuses = []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown}
 )
 
-// oneOf wants one of the values, and says which there are where none is given.
+// oneOf requires a supported value. The error of an empty one lists them.
 func oneOf[V ~string](c *check.Checker, path *field.Path, value V, supported []V) {
 	if value == "" {
 		c.Required(path, fmt.Sprintf("valid values: %q", supported))
@@ -45,7 +45,7 @@ func oneOf[V ~string](c *check.Checker, path *field.Path, value V, supported []V
 	check.OneOf(c, path, value, supported...)
 }
 
-// validateFailurePolicy checks what is done about pods that fail (KEP-3329).
+// validateFailurePolicy checks the rules for failed pods (KEP-3329).
 func validateFailurePolicy(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
 	if spec.PodFailurePolicy == nil {
 		return
@@ -112,7 +112,7 @@ func validateExitCodes(c *check.Checker, codes *batchv1.PodFailurePolicyOnExitCo
 	}
 }
 
-// validateSuccessPolicy checks which indexes are enough for the job to have succeeded
+// validateSuccessPolicy checks the rules for the indexes that suffice for a Job to succeed
 // (KEP-3998).
 func validateSuccessPolicy(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
 	if spec.SuccessPolicy == nil {
@@ -123,7 +123,7 @@ func validateSuccessPolicy(c *check.Checker, spec *batchv1.JobSpec, path *field.
 		return
 	}
 	if spec.Completions == nil {
-		return // refused already, and there is nothing to compare with
+		return // already reported, and the limit is unknown
 	}
 	rules := spec.SuccessPolicy.Rules
 	if len(rules) == 0 {

@@ -18,12 +18,11 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// A job's status may be written by controllers that are not Kubernetes' own
-// (spec.managedBy, KEP-4368), so that all is checked here which clients rely on.
-// A rule is asked only when the write changes what it is about: a status that
-// breaks it already, or a spec that changed under it, must not hold up the rest.
+// External controllers may write a Job's status (spec.managedBy, KEP-4368), so validation checks
+// everything that clients rely on. A rule applies only if the write changes its fields: a status
+// that is already invalid, or a spec that has changed, must not block other changes.
 
-// progress is how far a job has come by its conditions.
+// progress is the state of a Job by its conditions.
 type progress struct {
 	complete, failed, failureTarget, criteriaMet, suspended bool
 }
@@ -51,8 +50,7 @@ func has(j *batchv1.Job, condition batchv1.JobConditionType, status corev1.Condi
 	return false
 }
 
-// statusChecker checks one write of a status; what changed is what its rules are
-// asked for.
+// statusChecker checks one update of a status; changed selects the rules that apply.
 type statusChecker struct {
 	*check.Checker
 	path        *field.Path
@@ -171,7 +169,7 @@ func (c *statusChecker) times() {
 	}
 }
 
-// finishedPods: a finished job has no pods left, and none left to count.
+// finishedPods requires that a finished Job has no active or uncounted pods.
 func (c *statusChecker) finishedPods() {
 	if !c.is.finished() {
 		return
@@ -224,7 +222,7 @@ func (c *statusChecker) list(path *field.Path, name string, list *string) {
 	}
 }
 
-// neverBack: what was reported once stays true.
+// neverBack forbids to remove final conditions, to decrease counts, and to change times.
 func (c *statusChecker) neverBack() {
 	is, was := c.is, c.was
 	c.condition(was.failed && !is.failed, "cannot disable the terminal Failed=True condition")
@@ -236,7 +234,7 @@ func (c *statusChecker) neverBack() {
 	if c.status.Failed < c.old.Failed {
 		c.Invalid(c.path.Child("failed"), c.status.Failed, "cannot decrease the failed counter")
 	}
-	// An indexed job whose pods all run at once may be scaled down.
+	// An indexed Job whose pods all run in parallel can be scaled down.
 	scalable := isIndexed(c.spec) && ptr.Equal(c.spec.Completions, c.spec.Parallelism)
 	if c.status.Succeeded < c.old.Succeeded && !scalable {
 		c.Invalid(c.path.Child("succeeded"), c.status.Succeeded, "cannot decrease the succeeded counter")

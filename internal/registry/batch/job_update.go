@@ -29,8 +29,8 @@ func validateJobUpdate(_ context.Context, c *check.Checker, j, old *batchv1.Job)
 	validateNameOfIndexedPods(c, j)
 }
 
-// validateCompletionsUpdate lets an indexed job grow and shrink, if all of its pods run
-// at the same time (KEP-3715).
+// validateCompletionsUpdate allows an indexed Job to be scaled, if all of its pods run in parallel
+// (KEP-3715).
 func validateCompletionsUpdate(c *check.Checker, spec, old *batchv1.JobSpec, path *field.Path) {
 	if !isIndexed(spec) {
 		c.Immutable(path, spec.Completions, old.Completions)
@@ -44,8 +44,8 @@ func validateCompletionsUpdate(c *check.Checker, spec, old *batchv1.JobSpec, pat
 	}
 }
 
-// validateTemplateUpdate lets a queue change where the pods of a suspended job will run
-// (KEP-2926, KEP-5440), and what resources they ask for.
+// validateTemplateUpdate allows a queue to change the scheduling directives of a suspended Job's
+// pods (KEP-2926), and their resources (KEP-5440).
 func validateTemplateUpdate(c *check.Checker, j, old *batchv1.Job, path *field.Path) {
 	template, before := &j.Spec.Template, old.Spec.Template.DeepCopy()
 	if !mayChangeTemplate(old) {
@@ -62,14 +62,14 @@ func validateTemplateUpdate(c *check.Checker, j, old *batchv1.Job, path *field.P
 	c.Immutable(path.Child("spec"), template.Spec, *spec)
 }
 
-// mayChangeTemplate wants a suspended job that has no pods: either it never
+// mayChangeTemplate reports whether a Job is suspended and has no pods: either it has never
 // started, or its controller has reported that it stopped.
 func mayChangeTemplate(j *batchv1.Job) bool {
 	stopped := j.Status.StartTime == nil || hasTrue(j, batchv1.JobSuspended)
 	return ptr.Deref(j.Spec.Suspend, false) && stopped && j.Status.Active == 0
 }
 
-// withNodeAffinityOf is old with the node affinity of wanted.
+// withNodeAffinityOf returns old with the node affinity of wanted.
 func withNodeAffinityOf(wanted, old *corev1.Affinity) *corev1.Affinity {
 	out := ptr.Deref(old, corev1.Affinity{})
 	out.NodeAffinity = nil
@@ -82,7 +82,7 @@ func withNodeAffinityOf(wanted, old *corev1.Affinity) *corev1.Affinity {
 	return &out
 }
 
-// takeResources takes over the resources of containers of the same names.
+// takeResources copies the resources of the wanted containers to those of the same name.
 func takeResources(containers, wanted []corev1.Container) {
 	if len(containers) != len(wanted) {
 		return

@@ -39,8 +39,8 @@ func validateJob(_ context.Context, c *check.Checker, j *batchv1.Job) {
 	validateNameOfIndexedPods(c, j)
 }
 
-// validateGeneratedSelector wants the labels and the selector which generateSelector
-// makes, and no others that the caller brought.
+// validateGeneratedSelector requires the labels and the selector that generateSelector creates, and
+// no others from the client.
 func validateGeneratedSelector(c *check.Checker, j *batchv1.Job) {
 	if ptr.Deref(j.Spec.ManualSelector, false) || j.Spec.Selector == nil {
 		return
@@ -70,8 +70,8 @@ func requireLabel(c *check.Checker, path *field.Path, labels map[string]string, 
 	}
 }
 
-// validateNameOfIndexedPods: the name of a job and the highest index are the hostname of
-// a pod, which must be a DNS label.
+// validateNameOfIndexedPods requires that the Job's name and its highest index form a DNS label,
+// because they are the hostname of a pod.
 func validateNameOfIndexedPods(c *check.Checker, j *batchv1.Job) {
 	if !isIndexed(&j.Spec) || ptr.Deref(j.Spec.Completions, 0) <= 0 {
 		return
@@ -95,8 +95,7 @@ func validateJobSpecWithSelector(c *check.Checker, spec *batchv1.JobSpec, path *
 	}
 }
 
-// validateJobSpec checks what holds for jobs and for templates of jobs, which have no
-// selector yet.
+// validateJobSpec checks the rules for Jobs and for templates of Jobs, which have no selector yet.
 func validateJobSpec(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
 	check.NonNegativePtr(c, path.Child("parallelism"), spec.Parallelism)
 	check.NonNegativePtr(c, path.Child("completions"), spec.Completions)
@@ -170,7 +169,8 @@ func requireAtMost(c *check.Checker, path *field.Path, n *int32, limit int32, me
 	}
 }
 
-// validateReplacementPolicy: who judges pods by how they failed must wait until they have.
+// validateReplacementPolicy permits only Failed with a failure policy: the policy cannot judge a
+// pod before it has failed.
 func validateReplacementPolicy(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
 	if spec.PodReplacementPolicy == nil {
 		return
@@ -182,8 +182,8 @@ func validateReplacementPolicy(c *check.Checker, spec *batchv1.JobSpec, path *fi
 	check.OneOf(c, path, *spec.PodReplacementPolicy, supported...)
 }
 
-// validateRestartPolicy refuses Always, also where it is the default of a template that
-// says nothing: the pods of a job must come to an end.
+// validateRestartPolicy refuses Always, even as the default of a template without a policy: the
+// pods of a Job must end.
 func validateRestartPolicy(c *check.Checker, spec *batchv1.JobSpec, path *field.Path) {
 	switch policy := spec.Template.Spec.RestartPolicy; policy {
 	case corev1.RestartPolicyAlways, "":

@@ -1,10 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificates holds the built-in kinds of certificates.k8s.io: requests
-// for certificates, which a signer answers in their status, and the bundles of
-// roots by which what they signed is trusted. Defaults and declared validations
-// are made as in package core.
+// Package certificates holds the built-in kinds of certificates.k8s.io: requests for certificates,
+// which signers answer in the status, and bundles of the root certificates to trust. Defaults and
+// declared validations work as in package core.
 //
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:defaulter-gen-input=k8s.io/api/certificates/v1

@@ -11,7 +11,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// Group is certificates.k8s.io. The authorizer decides who may sign for a pod.
+// Group is certificates.k8s.io. The authorizer decides which clients may sign for which signers.
 func Group(a authorizer.UnconditionalAuthorizer) generic.Group {
 	return generic.Group{
 		Name:     certificatesv1.GroupName,
@@ -25,5 +25,5 @@ func Group(a authorizer.UnconditionalAuthorizer) generic.Group {
 	}
 }
 
-// anyName is for names that are checked elsewhere, or not at all.
+// anyName accepts all names, of kinds that check names elsewhere or not at all.
 func anyName(string, bool) []string { return nil }

@@ -26,8 +26,8 @@ import (
 
 type podRequest = certificatesv1.PodCertificateRequest
 
-// podCertificateRequest is a node's request for a certificate that a pod of it
-// mounts (KEP-4317). A signer answers once, and for good.
+// podCertificateRequest returns the kind PodCertificateRequest: a node's request for a certificate
+// that one of its pods mounts (KEP-4317). A signer answers it once; the answer is final.
 func podCertificateRequest(a authorizer.UnconditionalAuthorizer) generic.Clocked[*podRequest] {
 	return func(c clock.PassiveClock) generic.Kind[*podRequest] {
 		return generic.Kind[*podRequest]{
@@ -55,7 +55,7 @@ func podCertificateRequest(a authorizer.UnconditionalAuthorizer) generic.Clocked
 				"spec.nodeName":   func(r *podRequest) string { return string(r.Spec.NodeName) },
 			},
 			FieldSelection: generic.FieldSelection{NamespaceUnselectable: true},
-			Table:          generic.Table[*podRequest]{ColumnsOnly: true}, // upstream's has no age
+			Table:          generic.Table[*podRequest]{ColumnsOnly: true}, // upstream has no column AGE
 			Columns: []generic.Column[*podRequest]{
 				generic.NameColumn[*podRequest](),
 				{Name: "PodName", Description: podRequestDoc["podName"], Cell: func(r *podRequest) any { return r.Spec.PodName }},
@@ -79,7 +79,7 @@ const (
 	failed = certificatesv1.PodCertificateRequestConditionTypeFailed
 )
 
-// podRequestState names the last of the answers; there is never more than one.
+// podRequestState returns the answer; validation permits only one.
 func podRequestState(r *podRequest) any {
 	state := "Pending"
 	for _, c := range r.Status.Conditions {
@@ -91,7 +91,7 @@ func podRequestState(r *podRequest) any {
 	return state
 }
 
-// answer checks and completes changes of a request's status.
+// answer validates changes of a request's status, and authorizes the signer.
 type answer struct {
 	clock      clock.PassiveClock
 	authorizer authorizer.UnconditionalAuthorizer

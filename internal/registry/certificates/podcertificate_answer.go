@@ -22,12 +22,13 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// This file is what a signer may answer to a PodCertificateRequest.
+// This file holds the rules for a signer's answer to a PodCertificateRequest.
 
 const (
-	largestChain = 100 * 1024
-	// clockSkew is how far a signer's clock may be from ours, earliestRefresh how
-	// long before and after a certificate's life its refresh must begin.
+	maxChainBytes = 100 * 1024
+	// clockSkew is the maximum difference between the clocks of the signer and the API server. A
+	// refresh must begin at least earliestRefresh after the start and before the end of a
+	// certificate's validity.
 	clockSkew       = 5 * time.Minute
 	earliestRefresh = 10 * time.Minute
 )
@@ -46,21 +47,21 @@ func validateAnswer(c *check.Checker, r, old *podRequest, now time.Time) {
 		return
 	}
 	switch {
-	case is(old, issued, denied, failed):
+	case hasState(old, issued, denied, failed):
 		sameStatus(c, r.Status, old.Status, "immutable after PodCertificateRequest is issued, denied, or failed")
 		return
-	case is(r, denied, failed):
+	case hasState(r, denied, failed):
 		bare := certificatesv1.PodCertificateRequestStatus{Conditions: r.Status.Conditions}
 		sameStatus(c, r.Status, bare, "non-condition status fields must be empty when denying or failing the PodCertificateRequest")
 		return
-	case is(r, issued):
+	case hasState(r, issued):
 		validateIssued(c, r, old, now)
 		return
 	}
 	sameStatus(c, r.Status, old.Status, "status is immutable unless transitioning to \"Issued\", \"Denied\", or \"Failed\"")
 }
 
-func is(r *podRequest, states ...string) bool {
+func hasState(r *podRequest, states ...string) bool {
 	return slices.ContainsFunc(r.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Status == metav1.ConditionTrue && slices.Contains(states, c.Type)
 	})
@@ -75,7 +76,7 @@ func sameStatus(c *check.Checker, status, want certificatesv1.PodCertificateRequ
 func validateAnswerConditions(c *check.Checker, conditions []metav1.Condition) {
 	known := 0
 	for i, condition := range conditions {
-		// Clients know these paths with a dot before the index.
+		// Like upstream's, these paths have a dot before the index.
 		path := statusPath.Child("conditions", fmt.Sprintf("[%d]", i))
 		if !c.Passes(func() { check.OneOf(c, path.Child("type"), condition.Type, issued, denied, failed) }) {
 			continue
@@ -92,8 +93,8 @@ func validateAnswerConditions(c *check.Checker, conditions []metav1.Condition) {
 // checks meaningless.
 func validateIssued(c *check.Checker, r, old *podRequest, now time.Time) {
 	chain := r.Status.CertificateChain
-	if len(chain) > largestChain {
-		c.TooLong(chainPath, largestChain)
+	if len(chain) > maxChainBytes {
+		c.TooLong(chainPath, maxChainBytes)
 		return
 	}
 	refuse := func(detail string) { c.Invalid(chainPath, chain, detail) }

@@ -23,14 +23,14 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// Limits of what a request may hold and ask for. Kubernetes' own signers sign for
-// a day at most, others for 91.
+// Limits of a request. Kubernetes' own signers issue certificates for at most one day, others for
+// at most 91 days.
 const (
-	largestStub       = 10 * 1024
-	longestUID        = 128
-	shortestLife      = 60 * 60
-	longestLife       = 91 * 24 * 60 * 60
-	longestKubernetes = 24 * 60 * 60
+	maxStubBytes          = 10 * 1024
+	maxUIDBytes           = 128
+	minLifetime           = 60 * 60
+	maxLifetime           = 91 * 24 * 60 * 60
+	maxKubernetesLifetime = 24 * 60 * 60
 )
 
 var stubPath = specPath.Child("stubPKCS10Request")
@@ -46,15 +46,14 @@ func validatePodRequest(_ context.Context, c *check.Checker, r *podRequest) {
 		c.DNSSubdomain(specPath.Child(party.kind+"Name"), party.name)
 		validateUID(c, party.uid, specPath.Child(party.kind+"UID"))
 	}
-	validateLife(c, s.MaxExpirationSeconds, s.SignerName, specPath.Child("maxExpirationSeconds"))
+	validateLifetime(c, s.MaxExpirationSeconds, s.SignerName, specPath.Child("maxExpirationSeconds"))
 	switch {
-	case s.MaxExpirationSeconds == nil:
-		return
+	case s.MaxExpirationSeconds == nil: // already reported, by validateLifetime
 	case len(s.StubPKCS10Request) == 0:
 		c.Invalid(specPath, field.OmitValueType{}, "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set")
-		return
+	default:
+		validateStub(c, s.StubPKCS10Request)
 	}
-	validateStub(c, s.StubPKCS10Request)
 }
 
 func validateUserAnnotations(c *check.Checker, annotations map[string]string, path *field.Path) {
@@ -70,33 +69,31 @@ func validateUID(c *check.Checker, uid types.UID, path *field.Path) {
 	switch {
 	case uid == "":
 		c.Invalid(path, uid, "must not be empty")
-	case len(uid) > longestUID:
-		c.Add(field.TooLong(path, uid, longestUID))
+	case len(uid) > maxUIDBytes:
+		c.Add(field.TooLong(path, uid, maxUIDBytes))
 	}
 }
 
-func validateLife(c *check.Checker, seconds *int32, signer string, path *field.Path) {
+func validateLifetime(c *check.Checker, seconds *int32, signer string, path *field.Path) {
 	if seconds == nil {
 		c.Required(path, "must be set")
 		return
 	}
-	longest := int32(longestLife)
+	longest := int32(maxLifetime)
 	if check.IsKubernetesSigner(signer) {
-		longest = longestKubernetes
+		longest = maxKubernetesLifetime
 	}
-	if *seconds >= shortestLife && *seconds <= longest {
+	if *seconds >= minLifetime && *seconds <= longest {
 		return
 	}
-	c.Invalid(path, *seconds, fmt.Sprintf("must be in the range [%d, %d]", shortestLife, longest))
+	c.Invalid(path, *seconds, fmt.Sprintf("must be in the range [%d, %d]", minLifetime, longest))
 }
 
 // validateStub requires a request that only proves possession of the key.
 func validateStub(c *check.Checker, data []byte) {
-	refuse := func(value any, detail string) {
-		c.Invalid(stubPath, value, detail)
-	}
-	if len(data) > largestStub {
-		c.Add(field.TooLong(stubPath, data, largestStub))
+	refuse := func(value any, detail string) { c.Invalid(stubPath, value, detail) }
+	if len(data) > maxStubBytes {
+		c.Add(field.TooLong(stubPath, data, maxStubBytes))
 		return
 	}
 	stub, err := x509.ParseCertificateRequest(data)

@@ -24,9 +24,9 @@ type (
 	condition = certificatesv1.CertificateSigningRequestCondition
 )
 
-// signingRequest is a request for a certificate. What is asked for, and who asks,
-// never changes; approvers write conditions through /approval, signers the
-// certificate through /status.
+// signingRequest returns the kind CertificateSigningRequest. Its spec, which includes the
+// requesting user, is immutable. Approvers write conditions through the subresource approval,
+// signers the certificate through status.
 func signingRequest(c clock.PassiveClock) generic.Kind[*csr] {
 	return generic.Kind[*csr]{
 		Name: "CertificateSigningRequest", Plural: "certificatesigningrequests", ShortNames: []string{"csr"}, ClusterScoped: true,
@@ -42,7 +42,7 @@ func signingRequest(c clock.PassiveClock) generic.Kind[*csr] {
 			Prepare: func(_ context.Context, r, old *csr) {
 				keepConditions(r, old, certificatesv1.CertificateApproved)
 				keepConditions(r, old, certificatesv1.CertificateDenied)
-				noteTimes(r, old, c)
+				setConditionTimes(r, old, c)
 			},
 			Resets:   []string{"status.conditions"},
 			Validate: csrUpdate{signs: true}.validate,
@@ -51,7 +51,7 @@ func signingRequest(c clock.PassiveClock) generic.Kind[*csr] {
 		ValidateUpdate: csrUpdate{}.validate,
 		Updates: map[string]generic.Update[*csr]{"approval": {
 			Prepare: func(_ context.Context, r, old *csr) {
-				noteTimes(r, old, c)
+				setConditionTimes(r, old, c)
 				conditions := r.Status.Conditions
 				r.Spec, r.Status = old.Spec, old.Status
 				r.Status.Conditions = conditions
@@ -69,11 +69,10 @@ func signingRequest(c clock.PassiveClock) generic.Kind[*csr] {
 	}
 }
 
-// csrDoc is v1beta1's, which upstream's columns still quote.
+// csrDoc is the documentation of v1beta1, which upstream's columns still use.
 var csrDoc = certificatesv1beta1.CertificateSigningRequestSpec{}.SwaggerDoc()
 
-// prepareRequest writes into a new request who sent it, and keeps an old one as
-// it is.
+// prepareRequest sets the user of a new request, and reverts changes of the spec.
 func prepareRequest(ctx context.Context, r, old *csr) {
 	if old != nil {
 		r.Spec = old.Spec
@@ -97,8 +96,8 @@ func ofType(conditions []condition, t certificatesv1.RequestConditionType) []con
 	return slices.DeleteFunc(slices.Clone(conditions), func(c condition) bool { return c.Type != t })
 }
 
-// keepConditions puts back what a signer must not change. Where conditions were
-// added or removed there is nothing to put them back to, and validation refuses.
+// keepConditions reverts changes of conditions of type t, which a signer must not change.
+// Validation refuses added and removed ones.
 func keepConditions(r, old *csr, t certificatesv1.RequestConditionType) {
 	before := ofType(old.Status.Conditions, t)
 	if len(before) != len(ofType(r.Status.Conditions, t)) {
@@ -111,9 +110,8 @@ func keepConditions(r, old *csr, t certificatesv1.RequestConditionType) {
 	}
 }
 
-// noteTimes fills in when conditions were updated, and when they became what they
-// are.
-func noteTimes(r, old *csr, c clock.PassiveClock) {
+// setConditionTimes sets missing update and transition times of conditions.
+func setConditionTimes(r, old *csr, c clock.PassiveClock) {
 	now := metav1.NewTime(c.Now())
 	for i := range r.Status.Conditions {
 		this := &r.Status.Conditions[i]

@@ -22,7 +22,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// legacySigner stood for "some signer" before signers had names.
+// legacySigner is the signer of requests from before signers had names.
 const legacySigner = "kubernetes.io/legacy-unknown"
 
 var (
@@ -40,7 +40,7 @@ var (
 		certificatesv1.UsageIPsecUser, certificatesv1.UsageTimestamping, certificatesv1.UsageOCSPSigning,
 		certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC)
 
-	// final are the conditions that, once there, are true and stay.
+	// final are the conditions that can only be true, and cannot be removed.
 	final = []certificatesv1.RequestConditionType{
 		certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed}
 )
@@ -91,8 +91,8 @@ func validateUsages(c *check.Checker, wanted []certificatesv1.KeyUsage, path *fi
 	}
 }
 
-// csrUpdate is a change of a request's status, by an approver or a signer. The
-// spec has been put back already, so that it need not be looked at.
+// csrUpdate checks a change of a request's status by an approver or a signer. The strategy has
+// restored the spec.
 type csrUpdate struct {
 	approves, signs bool
 }
@@ -112,7 +112,7 @@ func (u csrUpdate) validate(_ context.Context, c *check.Checker, r, old *csr) {
 	sameConditions(c, r, old, certificatesv1.CertificateDenied)
 }
 
-// sameConditions is for those who are no approvers.
+// sameConditions forbids changes of conditions by a client that is not an approver.
 func sameConditions(c *check.Checker, r, old *csr, t certificatesv1.RequestConditionType) {
 	now, before := ofType(r.Status.Conditions, t), ofType(old.Status.Conditions, t)
 	switch {
@@ -152,7 +152,7 @@ func validateConditionStatus(c *check.Checker, condition condition, path *field.
 	check.RequiredOneOf(c, path, condition.Status, allowed...)
 }
 
-// certificate lets a signer answer, once.
+// certificate allows only a signer to set the certificate, and only once.
 func (u csrUpdate) certificate(c *check.Checker, now, before []byte) {
 	if bytes.Equal(now, before) {
 		return

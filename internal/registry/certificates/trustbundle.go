@@ -19,13 +19,13 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// ClusterTrustBundle is a set of root certificates that pods can mount (KEP-3257),
-// perhaps those of a signer.
+// ClusterTrustBundle is a set of root certificates that pods can mount (KEP-3257). It may belong to
+// a signer.
 var ClusterTrustBundle = generic.Kind[*certificatesv1.ClusterTrustBundle]{
 	Name: "ClusterTrustBundle", Plural: "clustertrustbundles", ClusterScoped: true,
 	New:      func() *certificatesv1.ClusterTrustBundle { return &certificatesv1.ClusterTrustBundle{} },
 	NewList:  func() runtime.Object { return &certificatesv1.ClusterTrustBundleList{} },
-	Metadata: generic.Metadata{ValidName: anyName}, // it depends on the signer
+	Metadata: generic.Metadata{ValidName: anyName}, // validateBundleMeta checks it
 	Validate: func(_ context.Context, c *check.Checker, b *certificatesv1.ClusterTrustBundle) {
 		validateBundleMeta(c, b)
 		validateAnchors(c, b.Spec.TrustBundle, bundlePath)
@@ -35,7 +35,7 @@ var ClusterTrustBundle = generic.Kind[*certificatesv1.ClusterTrustBundle]{
 	Fields: map[string]func(*certificatesv1.ClusterTrustBundle) string{
 		"spec.signerName": func(b *certificatesv1.ClusterTrustBundle) string { return b.Spec.SignerName },
 	},
-	Table: generic.Table[*certificatesv1.ClusterTrustBundle]{ColumnsOnly: true}, // upstream's has no age
+	Table: generic.Table[*certificatesv1.ClusterTrustBundle]{ColumnsOnly: true}, // upstream has no column AGE
 	Columns: []generic.Column[*certificatesv1.ClusterTrustBundle]{
 		generic.NameColumn[*certificatesv1.ClusterTrustBundle](),
 		{Name: "SignerName", Description: certificatesv1.ClusterTrustBundleSpec{}.SwaggerDoc()["signerName"], Cell: func(b *certificatesv1.ClusterTrustBundle) any { return generic.OrNone(b.Spec.SignerName) }},
@@ -85,13 +85,13 @@ func bundleNameProblems(signer, name string, isPrefix bool) []string {
 	return apivalidation.NameIsDNSSubdomain(own, isPrefix)
 }
 
-const largestBundle = 1 << 20
+const maxBundleBytes = 1 << 20
 
 // validateAnchors requires roots in PEM without duplicates. It checks for duplicates only if all
 // entries are roots.
 func validateAnchors(c *check.Checker, bundle string, path *field.Path) {
-	if len(bundle) > largestBundle {
-		c.TooLong(path, largestBundle)
+	if len(bundle) > maxBundleBytes {
+		c.TooLong(path, maxBundleBytes)
 		return
 	}
 	report := func(detail string) { c.Invalid(path, "<value omitted>", detail) }

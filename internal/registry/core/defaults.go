@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// SetDefaults_Namespace labels a namespace with its own name, so that selectors
-// can pick it (KEP-2161). A generated name is not known yet; the strategy
-// repeats this once it is.
+// SetDefaults_Namespace labels a namespace with its own name, for selectors (KEP-2161). A generated
+// name is not known yet, so the strategy calls this again.
 func SetDefaults_Namespace(obj *v1.Namespace) {
 	if obj.Name == "" {
 		return

@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package core holds the built-in kinds of the legacy API group "" (v1): a kind
-// is one value in one file, and Kinds lists them.
+// Package core holds the built-in kinds of the legacy API group "" (v1): a kind is one value in one
+// file, and Group lists them.
 //
 // The defaults*.go files hold the defaults, as one SetDefaults function for each type. Code for the
 // +default values and +k8s: validations that k8s.io/api declares is generated: the generators

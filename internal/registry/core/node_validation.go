@@ -33,7 +33,7 @@ func validateNode(_ context.Context, c *check.Checker, n *corev1.Node) {
 	validatePodCIDRs(c, n.Spec.PodCIDRs, field.NewPath("spec", "podCIDRs"))
 }
 
-// validatePodCIDRs wants one range, or one of each family.
+// validatePodCIDRs requires one range, or one of each family.
 func validatePodCIDRs(c *check.Checker, cidrs []string, path *field.Path) {
 	for i, cidr := range cidrs {
 		c.CIDR(path.Index(i), cidr, nil)
@@ -60,10 +60,10 @@ func validateNodeResources(c *check.Checker, n *corev1.Node) {
 	}
 }
 
-// featureName is what a node may call a feature that it declares (KEP-5328).
+// featureName matches names of declared features (KEP-5328).
 var featureName = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*$`)
 
-// validateDeclaredFeatures wants names in order, each once.
+// validateDeclaredFeatures requires sorted, unique names.
 func validateDeclaredFeatures(c *check.Checker, features []string) {
 	path := field.NewPath("status", "declaredFeatures")
 	for i, name := range features {
@@ -83,8 +83,8 @@ func validateDeclaredFeatures(c *check.Checker, features []string) {
 	}
 }
 
-// validateAvoidPods checks an old annotation by which a node asks for fewer pods
-// of some controllers.
+// validateAvoidPods checks an old annotation that lists controllers whose pods should avoid the
+// node.
 func validateAvoidPods(c *check.Checker, annotations map[string]string, path *field.Path) {
 	annotation := annotations[corev1.PreferAvoidPodsAnnotationKey]
 	if annotation == "" {
@@ -138,7 +138,7 @@ func validateNodeUpdate(ctx context.Context, c *check.Checker, n, old *corev1.No
 	validateNodeChange(ctx, c, n, old)
 }
 
-// validateNodeChange lets a node get its pod range and provider once.
+// validateNodeChange allows the pod ranges and the provider ID of a node to be set once.
 func validateNodeChange(_ context.Context, c *check.Checker, n, old *corev1.Node) {
 	metadata, spec := field.NewPath("metadata"), field.NewPath("spec")
 	validateNodeResources(c, n)

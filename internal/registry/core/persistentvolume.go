@@ -137,8 +137,8 @@ func takesMountOptions(s *corev1.PersistentVolumeSource) bool {
 		s.AzureDisk != nil || s.PhotonPersistentDisk != nil
 }
 
-// validatePersistentVolumeUpdate: a volume is what it was; what is done with it
-// may change.
+// validatePersistentVolumeUpdate forbids changes of the source, the mode and the affinity. The
+// policies of a volume may change.
 func validatePersistentVolumeUpdate(ctx context.Context, c *check.Checker, v, old *corev1.PersistentVolume) {
 	validatePersistentVolume(ctx, c, v)
 	if source, was := changedSource(v, old), old.Spec.PersistentVolumeSource; !equality.Semantic.DeepEqual(source, was) {
@@ -154,8 +154,8 @@ func validatePersistentVolumeUpdate(ctx context.Context, c *check.Checker, v, ol
 	}
 }
 
-// changedSource is the source without a secret for growing the volume, which
-// may be added later.
+// changedSource returns the new source. It ignores a secret for expansion that is added to a CSI
+// volume, which is allowed.
 func changedSource(v, old *corev1.PersistentVolume) corev1.PersistentVolumeSource {
 	source := v.Spec.PersistentVolumeSource
 	if source.CSI == nil || old.Spec.CSI == nil || old.Spec.CSI.ControllerExpandSecretRef != nil {
@@ -176,7 +176,8 @@ var stableLabel = map[string]string{
 	corev1.LabelInstanceType:            corev1.LabelInstanceTypeStable,
 }
 
-// stableLabels is affinity with those labels renamed that now says it has.
+// stableLabels returns the affinity, with an older label renamed where the new affinity has its
+// stable name.
 func stableLabels(affinity, now *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity {
 	if affinity.Required == nil || now == nil || now.Required == nil {
 		return affinity

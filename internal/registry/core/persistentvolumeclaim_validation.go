@@ -26,9 +26,9 @@ func validateClaim(_ context.Context, c *check.Checker, claim *corev1.Persistent
 	volumespec.ValidatePersistentVolumeClaimSpec(c, &claim.Spec, field.NewPath("spec"))
 }
 
-// validateClaimUpdate: a claim is answered by a volume that fits it, so it stays
-// what it was. It gets its volume once, may get a class later, and when it is
-// bound, size and attributes of its volume may change.
+// validateClaimUpdate forbids most changes, because the volume was selected for the claim's spec.
+// The volume can be set once, a class can be set later, and the size and the attributes class of a
+// bound claim can change.
 func validateClaimUpdate(_ context.Context, c *check.Checker, claim, old *corev1.PersistentVolumeClaim) {
 	volumespec.ValidatePersistentVolumeClaimSpecUpdate(c, &claim.Spec, &old.Spec, field.NewPath("spec"))
 	if !classFromAnnotation(claim, old) {
@@ -43,8 +43,8 @@ func validateClaimUpdate(_ context.Context, c *check.Checker, claim, old *corev1
 	validateClaimAttributes(c, claim, old)
 }
 
-// allowedChanges is the new spec with all put back that may change: whatever
-// else differs from the old one, may not.
+// allowedChanges returns the new spec with the allowed changes reverted. Any remaining difference
+// is an error.
 func allowedChanges(c, old *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec {
 	spec := c.Spec.DeepCopy()
 	if old.Spec.VolumeName == "" {
@@ -63,15 +63,15 @@ func allowedChanges(c, old *corev1.PersistentVolumeClaim) *corev1.PersistentVolu
 	return spec
 }
 
-// classFromAnnotation says that the class moves from the annotation it once was
-// to the field; the annotation may go.
+// classFromAnnotation reports whether the class moves from the old annotation to the field. The
+// annotation may be removed.
 func classFromAnnotation(c, old *corev1.PersistentVolumeClaim) bool {
 	was, found := old.Annotations[corev1.BetaStorageClassAnnotation]
 	now, kept := c.Annotations[corev1.BetaStorageClassAnnotation]
 	return found && old.Spec.StorageClassName == nil && ptr.Deref(c.Spec.StorageClassName, "") == was && c.Spec.StorageClassName != nil && (!kept || now == was)
 }
 
-// classFromNothing says that a claim without a class gets one (KEP-3333).
+// classFromNothing reports whether a claim without a class gets one (KEP-3333).
 func classFromNothing(c, old *corev1.PersistentVolumeClaim) bool {
 	was, found := old.Annotations[corev1.BetaStorageClassAnnotation]
 	return old.Spec.StorageClassName == nil && c.Spec.StorageClassName != nil && (!found || *c.Spec.StorageClassName == was)
@@ -84,8 +84,8 @@ func validateClassAnnotation(c *check.Checker, annotations, old map[string]strin
 	}
 }
 
-// validateShrinking lets a claim take back a growth that failed, down to more
-// than it has (KEP-1790).
+// validateShrinking allows a failed expansion to be reduced, to a size above the current capacity
+// (KEP-1790).
 func validateShrinking(c *check.Checker, claim, old *corev1.PersistentVolumeClaim) {
 	size, was, has := claim.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage], old.Status.Capacity[corev1.ResourceStorage]
 	if size.Cmp(was) >= 0 || size.Cmp(has) > 0 {
@@ -94,8 +94,8 @@ func validateShrinking(c *check.Checker, claim, old *corev1.PersistentVolumeClai
 	c.Forbidden(field.NewPath("spec", "resources", "requests", "storage"), "field can not be less than status.capacity")
 }
 
-// validateClaimAttributes: attributes that a volume was given cannot be taken
-// away, only changed (KEP-3751).
+// validateClaimAttributes allows the attributes class to be changed, but not to be removed
+// (KEP-3751).
 func validateClaimAttributes(c *check.Checker, claim, old *corev1.PersistentVolumeClaim) {
 	path, class := field.NewPath("spec", "volumeAttributesClassName"), claim.Spec.VolumeAttributesClassName
 	switch {
@@ -139,8 +139,7 @@ func validateAllocated(c *check.Checker, name corev1.ResourceName, list corev1.R
 	}
 }
 
-// validateClaimedResource: of Kubernetes' own resources a claim has storage
-// alone.
+// validateClaimedResource refuses Kubernetes' own resources other than storage.
 func validateClaimedResource(c *check.Checker, name corev1.ResourceName, path *field.Path) {
 	problems := utilvalidation.IsQualifiedName(string(name))
 	c.Invalid(path, string(name), problems...)
@@ -149,5 +148,5 @@ func validateClaimedResource(c *check.Checker, name corev1.ResourceName, path *f
 	}
 }
 
-// sortedKeys gives errors the same order each time.
+// sortedKeys returns the keys in order, for errors in a stable order.
 func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

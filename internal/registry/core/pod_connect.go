@@ -36,8 +36,8 @@ type NodeConnections interface {
 	Agent(ctx context.Context, nodeName string, unverified bool) (*url.URL, http.RoundTripper, error)
 	// Proxy is the transport to pods, services and ports of nodes.
 	Proxy() http.RoundTripper
-	// MayStream refuses a caller who may not create the subresource: a websocket is opened
-	// with a GET, for which authorization checks another verb.
+	// MayStream returns an error unless the client may create the subresource: a websocket is
+	// opened with a GET, for which authorization has checked another verb.
 	MayStream(ctx context.Context) error
 }
 

@@ -26,13 +26,12 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// ReplicationController keeps a number of equal pods, as ReplicaSets do that
-// came after it.
+// ReplicationController runs a number of identical pods. It is the predecessor of ReplicaSet.
 var ReplicationController = generic.Kind[*corev1.ReplicationController]{
 	Name: "ReplicationController", Plural: "replicationcontrollers", ShortNames: []string{"rc"}, Categories: []string{"all"},
 	New:     func() *corev1.ReplicationController { return &corev1.ReplicationController{} },
 	NewList: func() runtime.Object { return &corev1.ReplicationControllerList{} },
-	// k8s.io/api declares what the name must be.
+	// k8s.io/api declares the validation of the name.
 	Metadata:       generic.Metadata{ValidName: func(string, bool) []string { return nil }},
 	Spec:           func(r *corev1.ReplicationController) any { return &r.Spec },
 	Status:         func(r *corev1.ReplicationController) any { return &r.Status },
@@ -62,7 +61,7 @@ var ReplicationController = generic.Kind[*corev1.ReplicationController]{
 	},
 }
 
-// replicated is the spec of the pods, which may be missing.
+// replicated returns the spec of the pods; empty without a template.
 func replicated(r *corev1.ReplicationController) corev1.PodSpec {
 	if r.Spec.Template == nil {
 		return corev1.PodSpec{}
@@ -104,8 +103,8 @@ func validateReplicationControllerUpdate(ctx context.Context, c *check.Checker, 
 	}
 }
 
-// validateNonConvertible keeps what an annotation says that other versions of
-// the API could not express.
+// validateNonConvertible forbids changes of the selector while an annotation says that other API
+// versions cannot express it.
 func validateNonConvertible(c *check.Checker, key string, r, old *corev1.ReplicationController) {
 	parts := strings.Split(key, "/")
 	if !strings.HasPrefix(key, corev1.NonConvertibleAnnotationPrefix) || len(parts) != 2 {
@@ -128,8 +127,7 @@ func validateReplicationControllerStatus(_ context.Context, c *check.Checker, r,
 	workload.ValidateAvailable(c, status, s.AvailableReplicas, s.ReadyReplicas)
 }
 
-// warnReplicationController warns on an update of what the template was before,
-// as kube-apiserver does.
+// warnReplicationController warns about the old template on updates, as kube-apiserver does.
 func warnReplicationController(_ context.Context, r, old *corev1.ReplicationController) []string {
 	template := r.Spec.Template
 	var out []string

@@ -20,7 +20,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// ResourceQuota says how much all of a namespace together may ask for.
+// ResourceQuota limits the total resources and objects of a namespace.
 var ResourceQuota = generic.Kind[*corev1.ResourceQuota]{
 	Name: "ResourceQuota", Plural: "resourcequotas", ShortNames: []string{"quota"},
 	New:        func() *corev1.ResourceQuota { return &corev1.ResourceQuota{} },
@@ -41,7 +41,7 @@ var ResourceQuota = generic.Kind[*corev1.ResourceQuota]{
 	},
 }
 
-// used tells how much of the limits, or of all else, is used.
+// used lists usage and hard limits, of the resources "limits.*" or of all others.
 func used(q *corev1.ResourceQuota, limits bool) string {
 	var out []string
 	for _, name := range sortedKeys(q.Status.Hard) {
@@ -111,8 +111,7 @@ func validateScopeSelector(c *check.Checker, spec *corev1.ResourceQuotaSpec, pat
 	validateScopePairs(c, scopes, spec, path)
 }
 
-// validateScopeRequirement: of the classes a pod can have, only those with names
-// can be selected by name.
+// validateScopeRequirement permits only Exists for scopes without named classes.
 func validateScopeRequirement(c *check.Checker, requirement corev1.ScopedResourceSelectorRequirement, path *field.Path) {
 	operator := path.Child("operator")
 	switch requirement.ScopeName {
@@ -137,7 +136,7 @@ func validateScopeRequirement(c *check.Checker, requirement corev1.ScopedResourc
 	}
 }
 
-// validateScopePairs refuses two scopes of which nothing can have both.
+// validateScopePairs refuses pairs of scopes that no pod can have both.
 func validateScopePairs(c *check.Checker, scopes sets.Set[corev1.ResourceQuotaScope], spec *corev1.ResourceQuotaSpec, path *field.Path) {
 	for _, pair := range [][]corev1.ResourceQuotaScope{
 		{corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort},
@@ -172,15 +171,14 @@ func isScope(scope corev1.ResourceQuotaScope) bool {
 	return found
 }
 
-// outOfScope are the resources of a list that cannot be counted within a scope.
+// outOfScope returns the resources of a list that cannot be counted within a scope.
 func outOfScope(scope corev1.ResourceQuotaScope, hard corev1.ResourceList) []corev1.ResourceName {
 	return slices.DeleteFunc(sortedKeys(hard), func(name corev1.ResourceName) bool {
 		return !isScope(scope) || !resourcename.IsQuota(name) || slices.Contains(scoped[scope], name)
 	})
 }
 
-// warnQuota tells of requests that could never be used up, because the limits
-// end before.
+// warnQuota warns about hard limits of requests above those of limits, which can never be used up.
 func warnQuota(_ context.Context, q, old *corev1.ResourceQuota) []string {
 	if old != nil {
 		return nil

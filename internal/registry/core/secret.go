@@ -16,8 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// Secret holds data that not everybody may read. Its type, which says what
-// keys it must have, never changes.
+// Secret holds confidential data. Its type, which determines the required keys, is immutable.
 var Secret = generic.Kind[*corev1.Secret]{
 	Name: "Secret", Plural: "secrets",
 	Metadata:       generic.Metadata{ValidateAsNew: true},
@@ -41,7 +40,7 @@ func prepareSecret(_ context.Context, s, old *corev1.Secret) {
 	}
 }
 
-// warnSecret tells of a certificate that its key does not fit.
+// warnSecret warns if a certificate and its key do not match.
 func warnSecret(_ context.Context, s, _ *corev1.Secret) []string {
 	if s.Type != corev1.SecretTypeTLS {
 		return nil

@@ -22,20 +22,19 @@ import (
 
 // ServiceDependencies are what Services need besides storage.
 type ServiceDependencies struct {
-	// Families are the IP families of which the cluster has addresses for
-	// Services, the one first that a Service gets if it asks for none.
+	// Families are the IP families of the cluster's Service addresses. The first is the default.
 	Families  []corev1.IPFamily
 	Addresses *serviceip.Addresses
 	Ports     *serviceip.Ports
-	// Slices and Pods lead the proxy subresource to an endpoint.
+	// Slices and Pods select an endpoint for the proxy subresource.
 	Slices proxy.EndpointSliceGetter
 	Pods   coreclient.PodsGetter
 }
 
-// service is a name, an address and ports for a changing set of pods. Beside
-// this, service_families.go completes its IP families, service_claims.go claims
-// its addresses and ports, and service_update.go says what an update keeps and
-// what a changed type takes with it.
+// service returns the kind Service: a name, an address and ports for a changing set of pods.
+// service_families.go completes the IP families, service_claims.go allocates addresses and ports,
+// and service_update.go completes updates from the old Service and drops fields that a changed type
+// does not use.
 func service(d ServiceDependencies, nodes NodeConnections) generic.Kind[*corev1.Service] {
 	claims := serviceClaims{families: families{d.Families}, addresses: d.Addresses, ports: d.Ports}
 	return generic.Kind[*corev1.Service]{
@@ -86,7 +85,7 @@ var serviceColumns = []generic.Column[*corev1.Service]{
 	{Name: "Selector", Wide: true, Description: serviceSpecDoc["selector"], Cell: func(s *corev1.Service) any { return labels.FormatLabels(s.Spec.Selector) }},
 }
 
-// externalIPs is where the Service is reached from outside.
+// externalIPs returns the external addresses of the Service.
 func externalIPs(s *corev1.Service) string {
 	given := strings.Join(s.Spec.ExternalIPs, ",")
 	switch s.Spec.Type {

@@ -21,8 +21,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/serviceip"
 )
 
-// serviceClaims claims what a Service is to hold before it is written, and
-// releases what it holds no more once that is written: see package serviceip.
+// serviceClaims claims addresses and ports before a Service is written, and releases those that it
+// no longer uses afterwards: see package serviceip.
 type serviceClaims struct {
 	families  families
 	addresses *serviceip.Addresses
@@ -49,7 +49,7 @@ func (c serviceClaims) afterDelete(s *corev1.Service, dryRun bool) {
 	c.release(context.Background(), s, serviceip.HeldAddresses(s), serviceip.HeldPorts(s))
 }
 
-// claim claims what s holds and old, nil on create, did not.
+// claim claims the addresses and ports of s that old, nil on create, does not have.
 func (c serviceClaims) claim(s, old *corev1.Service, dryRun bool) (generic.Finish, error) {
 	if errs := check.Run(func(fields *check.Checker) { c.families.complete(fields, s, old) }); len(errs) > 0 {
 		return nil, invalidService(s, errs...)
@@ -77,7 +77,7 @@ func (c serviceClaims) claim(s, old *corev1.Service, dryRun bool) (generic.Finis
 			c.release(ctx, s, addresses, ports)
 		case generic.Written:
 			c.release(ctx, s, without(hadAddresses, serviceip.HeldAddresses(s)), without(hadPorts, serviceip.HeldPorts(s)))
-		case generic.Unknown: // the repair will see what became of it
+		case generic.Unknown: // serviceip.Repair finds out later
 		}
 	}, nil
 }
@@ -86,7 +86,7 @@ func without[E comparable](all, except []E) []E {
 	return slices.DeleteFunc(all, func(e E) bool { return slices.Contains(except, e) })
 }
 
-// release gives back; what fails is found by the repair.
+// release releases claims. If it fails, serviceip.Repair releases them later.
 func (c serviceClaims) release(ctx context.Context, s *corev1.Service, addresses []netip.Addr, ports []int32) {
 	var errs []error
 	for _, address := range addresses {
@@ -96,13 +96,12 @@ func (c serviceClaims) release(ctx context.Context, s *corev1.Service, addresses
 		errs = append(errs, c.ports.Release(ports...))
 	}
 	if err := errors.Join(errs...); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot release what a Service held; will be repaired", "service", klog.KObj(s), "ips", addresses, "ports", ports)
+		klog.FromContext(ctx).Error(err, "Cannot release the addresses and ports of a Service; the next repair retries", "service", klog.KObj(s), "ips", addresses, "ports", ports)
 	}
 }
 
-// claimAddresses claims one address of each family, and writes into the Service
-// those that it did not ask for by number. Addresses that it has already cannot
-// change; validation sees to that.
+// claimAddresses claims one address of each family, and sets those that the Service does not
+// request explicitly. Validation refuses changes of addresses that it already has.
 func (c serviceClaims) claimAddresses(s, old *corev1.Service, dryRun bool) ([]netip.Addr, error) {
 	if !needsClusterIP(s) || isHeadless(s) {
 		return nil, nil
@@ -157,15 +156,15 @@ func (c serviceClaims) claimAddress(s *corev1.Service, family corev1.IPFamily, w
 	return address, nil
 }
 
-// portWish is a node port that a Service is to get: a certain one, or any (0).
+// portWish is a node port that a Service requests: a specific one, or any (0).
 type portWish struct {
 	number int32
-	// ports are the places in spec.ports that share it; none is the health check.
+	// ports are the indexes in spec.ports that share it; empty for the health check.
 	ports []int
 }
 
-// claimPorts claims the Service's node ports and that of its health check, all
-// or none, and writes them into it.
+// claimPorts claims all requested node ports, with that of the health check, or none, and sets them
+// in the Service.
 func (c serviceClaims) claimPorts(s, old *corev1.Service, dryRun bool) ([]int32, error) {
 	wishes := portWishes(s, old)
 	numbers := make([]int32, 0, len(wishes))
@@ -191,8 +190,8 @@ func (c serviceClaims) claimPorts(s, old *corev1.Service, dryRun bool) ([]int32,
 	return claimed, nil
 }
 
-// portWishes are the node ports that s needs and old does not hold. Ports of one
-// number share a node port: DNS is at the same one over TCP and UDP.
+// portWishes returns the node ports that s needs and old does not have. Ports with the same number
+// share a node port, such as DNS over TCP and UDP.
 func portWishes(s, old *corev1.Service) []portWish {
 	held := sets.New[int32]()
 	if old != nil {
@@ -210,7 +209,7 @@ func portWishes(s, old *corev1.Service) []portWish {
 
 func nodePortWishes(s *corev1.Service, held sets.Set[int32]) []portWish {
 	var wishes []portWish
-	asked := map[int32]int32{} // port to the node port asked for
+	asked := map[int32]int32{} // port to its requested node port
 	for i, p := range s.Spec.Ports {
 		if p.NodePort == 0 {
 			continue
@@ -226,7 +225,7 @@ func nodePortWishes(s *corev1.Service, held sets.Set[int32]) []portWish {
 	if !givesNodePorts(s) {
 		return wishes
 	}
-	anyFor := map[int32]int{} // port to the wish for any node port
+	anyFor := map[int32]int{} // port to the index of its wish for any node port
 	for i := range s.Spec.Ports {
 		p := &s.Spec.Ports[i]
 		if p.NodePort != 0 {

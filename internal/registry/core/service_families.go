@@ -15,17 +15,16 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// families completes what a Service says of IP families (KEP-563), given those
-// that the cluster has addresses of.
+// families completes the IP families of Services (KEP-563) from those of the cluster.
 type families struct {
 	configured []corev1.IPFamily
 }
 
 func (f families) has(family corev1.IPFamily) bool { return slices.Contains(f.configured, family) }
 
-// complete fills in spec.ipFamilyPolicy and spec.ipFamilies and refuses what
-// contradicts itself or the cluster. It must run before addresses are claimed,
-// one of each family; old is nil on create.
+// complete sets spec.ipFamilyPolicy and spec.ipFamilies, and refuses values that contradict each
+// other or the cluster. It must run before addresses are claimed, because each family gets one; old
+// is nil on create.
 func (f families) complete(c *check.Checker, s, old *corev1.Service) {
 	if !needsClusterIP(s) || staysPreferDualStack(s, old) {
 		return
@@ -34,24 +33,23 @@ func (f families) complete(c *check.Checker, s, old *corev1.Service) {
 	valid := c.Passes(func() { validateClusterIPs(c, s, old) }) && c.Passes(func() {
 		followPolicy(c, s, old)
 		f.inferFromAddresses(c, s)
-	}) && (headlessWithoutSelector(s) || c.Passes(func() { f.offered(c, s) }))
+	}) && (headlessWithoutSelector(s) || c.Passes(func() { f.validateConfigured(c, s) }))
 	if !valid {
 		return
 	}
 	if len(s.Spec.IPFamilies) == 0 {
 		s.Spec.IPFamilies = []corev1.IPFamily{f.configured[0]}
 	}
-	// The endpoints of a headless Service without selector are somebody else's:
-	// they may be of both families on any cluster.
+	// The endpoints of a headless Service without selector are not the cluster's pods, so they may
+	// have both families on any cluster.
 	both := len(f.configured) == 2 || headlessWithoutSelector(s)
 	if len(s.Spec.IPFamilies) == 1 && both && !isSingleStack(s) {
 		s.Spec.IPFamilies = []corev1.IPFamily{s.Spec.IPFamilies[0], otherFamily(s.Spec.IPFamilies[0])}
 	}
 }
 
-// staysPreferDualStack is so for an update that changes nothing about families:
-// a Service that prefers two stacks must neither gain nor lose one because the
-// cluster did.
+// staysPreferDualStack reports whether an update of a PreferDualStack Service leaves the families
+// as they are: the Service must not gain or lose a family because the cluster did.
 func staysPreferDualStack(s, old *corev1.Service) bool {
 	prefers := func(policy *corev1.IPFamilyPolicy) bool {
 		return policy != nil && *policy == corev1.IPFamilyPolicyPreferDualStack
@@ -61,7 +59,7 @@ func staysPreferDualStack(s, old *corev1.Service) bool {
 		slices.Equal(s.Spec.ClusterIPs, old.Spec.ClusterIPs) && slices.Equal(s.Spec.IPFamilies, old.Spec.IPFamilies)
 }
 
-// familyPolicy is the policy asked for, or had before, or the usual one.
+// familyPolicy returns the requested policy, else the old one, else the default.
 func familyPolicy(s, old *corev1.Service) corev1.IPFamilyPolicy {
 	switch {
 	case s.Spec.IPFamilyPolicy != nil:
@@ -74,8 +72,8 @@ func familyPolicy(s, old *corev1.Service) corev1.IPFamilyPolicy {
 	return corev1.IPFamilyPolicySingleStack
 }
 
-// followPolicy lets go of the second address and family of a Service that
-// becomes single-stack; it lets nobody do one without the other.
+// followPolicy removes the second address and family of a Service that becomes single-stack. It
+// refuses to remove only one of the two.
 func followPolicy(c *check.Checker, s, old *corev1.Service) {
 	refuse := func(is bool, message string) {
 		if is {
@@ -98,11 +96,11 @@ func followPolicy(c *check.Checker, s, old *corev1.Service) {
 	refuse(len(spec.IPFamilies) == 2, "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified")
 }
 
-// fewer is so where some were named, and not as many as before.
+// fewer reports whether there are fewer values than before, but not none.
 func fewer[E any](now, before []E) bool { return len(now) > 0 && len(now) < len(before) }
 
-// firstOfSame keeps the first of values that are as before; changed ones are
-// left for validation to see.
+// firstOfSame returns only the first of unchanged values. It returns changed ones for validation to
+// check.
 func firstOfSame[E comparable](now, before []E) []E {
 	if len(now) > 1 && slices.Equal(now, before) {
 		return slices.Clone(now[:1])
@@ -110,14 +108,14 @@ func firstOfSame[E comparable](now, before []E) []E {
 	return now
 }
 
-// inferFromAddresses names the families of the addresses asked for.
+// inferFromAddresses adds the families of the requested addresses.
 func (f families) inferFromAddresses(c *check.Checker, s *corev1.Service) {
 	for i, ip := range s.Spec.ClusterIPs {
 		if ip == corev1.ClusterIPNone {
 			break
 		}
 		if i < len(s.Spec.IPFamilies) {
-			continue // validated to be the address's
+			continue // validation has compared them
 		}
 		family := familyOf(ip)
 		if !f.has(family) {
@@ -128,8 +126,8 @@ func (f families) inferFromAddresses(c *check.Checker, s *corev1.Service) {
 	}
 }
 
-// offered refuses families that the cluster does not have.
-func (f families) offered(c *check.Checker, s *corev1.Service) {
+// validateConfigured refuses families that the cluster does not have.
+func (f families) validateConfigured(c *check.Checker, s *corev1.Service) {
 	if *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && len(f.configured) < 2 {
 		c.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services")
 	}
@@ -140,8 +138,8 @@ func (f families) offered(c *check.Checker, s *corev1.Service) {
 	}
 }
 
-// completeRead shows what older versions did not store yet, and hides what they
-// stored in vain.
+// completeRead sets fields that older versions did not store, and hides unused ones that they
+// stored.
 func (f families) completeRead(s *corev1.Service) {
 	if s.Spec.ClusterIP != "" && len(s.Spec.ClusterIPs) == 0 {
 		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}

@@ -45,7 +45,7 @@ func validateClusterIPs(c *check.Checker, s, old *corev1.Service) {
 	}
 }
 
-// validateSingularIP holds clusterIP to be the first of clusterIPs.
+// validateSingularIP requires that clusterIP is the first of clusterIPs.
 func validateSingularIP(c *check.Checker, s *corev1.Service) {
 	switch ip, ips := s.Spec.ClusterIP, s.Spec.ClusterIPs; {
 	case ip == "" && len(ips) > 0:
@@ -83,7 +83,7 @@ func validateEachIP(c *check.Checker, s, old *corev1.Service) {
 	}
 }
 
-// validateStacks holds addresses to one of each family, in the order of families.
+// validateStacks requires one address of each family, in the order of families.
 func validateStacks(c *check.Checker, s *corev1.Service) {
 	ips := s.Spec.ClusterIPs
 	if len(ips) > 1 {
@@ -102,15 +102,15 @@ func validateStacks(c *check.Checker, s *corev1.Service) {
 	}
 }
 
-// validateClusterIPsUpdate lets a Service gain and lose a second address, and
-// change nothing else, unless it comes from or goes to ExternalName.
+// validateClusterIPsUpdate allows only the second address to be added or removed, unless the type
+// changes from or to ExternalName.
 func validateClusterIPsUpdate(c *check.Checker, s, old *corev1.Service) {
 	if !needsClusterIP(s) || !needsClusterIP(old) || isHeadless(s) && isHeadless(old) {
 		return
 	}
 	now, before := s.Spec.ClusterIPs, old.Spec.ClusterIPs
 	for i := range min(len(now), len(before)) {
-		// With a second address gained or lost, the first alone can be compared.
+		// If the second address is added or removed, only the first can be compared.
 		if now[i] != before[i] && (i == 0 || len(now) == len(before)) {
 			c.Invalid(clusterIPsPath.Index(i), now, notOnceSet)
 		}
@@ -123,8 +123,8 @@ func validateClusterIPsUpdate(c *check.Checker, s, old *corev1.Service) {
 	}
 }
 
-// validateIPFamiliesUpdate is the same for families; those of headless Services
-// may change.
+// validateIPFamiliesUpdate is validateClusterIPsUpdate for families. Those of headless Services may
+// change.
 func validateIPFamiliesUpdate(c *check.Checker, s, old *corev1.Service) {
 	if !needsClusterIP(s) || !needsClusterIP(old) || isHeadless(s) || isHeadless(old) {
 		return

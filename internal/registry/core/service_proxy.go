@@ -60,8 +60,8 @@ func (x *serviceProxy) Connect(ctx context.Context, id string, obj runtime.Objec
 	return proxy.NewUpgradeAwareHandler(location, x.nodes.Proxy(), true, false, proxy.NewErrorResponder(responder)), nil
 }
 
-// location is an endpoint of the Service that id names: as "name", "name:port"
-// or "scheme:name:port", where a port is a name or a number.
+// location returns the URL of an endpoint of a Service. The id is "name", "name:port" or
+// "scheme:name:port", where port is a name or a number.
 func (x *serviceProxy) location(ctx context.Context, id string) (*url.URL, error) {
 	scheme, name, port, valid := utilnet.SplitSchemeNamePort(id)
 	if !valid {
@@ -79,7 +79,7 @@ func (x *serviceProxy) location(ctx context.Context, id string) (*url.URL, error
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	// Also says so where there are no slices at all.
+	// This is also the error if there are no slices.
 	host, err := endpointproxy.RandomEndpoint(name, found, port, x.families[0], func(endpoint *discoveryv1.Endpoint) bool {
 		if err := x.isPod(ctx, namespace, endpoint); err != nil {
 			klog.FromContext(ctx).Info("Not proxying to an endpoint", "service", klog.KRef(namespace, name), "reason", err)
@@ -93,7 +93,7 @@ func (x *serviceProxy) location(ctx context.Context, id string) (*url.URL, error
 	return &url.URL{Scheme: scheme, Host: host}, nil
 }
 
-// portName turns a number into the name by which slices know the port.
+// portName converts a port number to the port's name, which slices use.
 func (x *serviceProxy) portName(ctx context.Context, name, port string) (string, error) {
 	number, err := strconv.ParseInt(port, 10, 64)
 	if err != nil {
@@ -111,8 +111,8 @@ func (x *serviceProxy) portName(ctx context.Context, name, port string) (string,
 	return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %d found for service %q", number, name))
 }
 
-// isPod refuses endpoints that are not the address of a pod of this namespace:
-// whoever may write slices must not reach everything the API server can.
+// isPod refuses endpoints that are not the address of a pod of this namespace: permission to write
+// slices must not give access to all addresses that the API server can reach.
 func (x *serviceProxy) isPod(ctx context.Context, namespace string, endpoint *discoveryv1.Endpoint) error {
 	ref := endpoint.TargetRef
 	if ref == nil {
@@ -125,7 +125,7 @@ func (x *serviceProxy) isPod(ctx context.Context, namespace string, endpoint *di
 	if err != nil {
 		return err
 	}
-	// Of the addresses of an endpoint, the first alone is used.
+	// Only the first address of an endpoint is used.
 	if !slices.Contains(pod.Status.PodIPs, corev1.PodIP{IP: endpoint.Addresses[0]}) {
 		return fmt.Errorf("endpoint %v is not an address of pod %s", endpoint.Addresses, ref.Name)
 	}

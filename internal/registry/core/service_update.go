@@ -12,13 +12,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What a Service needs depends on its type, and some of what it needs is given
-// to it. So an update that leaves those fields out means to keep them, and one
-// that changes the type means to give them up. Where a caller has changed such
-// a field as well, validation sees what they wrote.
+// The server allocates some fields of a Service, depending on its type. So an update that omits
+// such fields keeps them, and an update that changes the type drops those that the new type does
+// not use. If the client has changed such a field too, validation checks the client's value.
 
-// syncClusterIPs keeps the singular and the plural field together for clients
-// that know only the former; old is nil on create.
+// syncClusterIPs keeps clusterIP and clusterIPs consistent, for clients that know only clusterIP;
+// old is nil on create.
 func syncClusterIPs(s, old *corev1.Service) {
 	spec := &s.Spec
 	if old == nil {
@@ -40,8 +39,8 @@ func syncClusterIPs(s, old *corev1.Service) {
 	}
 }
 
-// keepGiven fills in what was given to the Service before and is left out now,
-// so that a manifest can be applied twice.
+// keepGiven restores allocated fields that the update omits, so that a manifest can be applied
+// twice.
 func keepGiven(s, old *corev1.Service) {
 	if needsClusterIP(s) && needsClusterIP(old) {
 		if s.Spec.ClusterIP == "" {
@@ -59,8 +58,7 @@ func keepGiven(s, old *corev1.Service) {
 	}
 }
 
-// keepNodePorts knows ports by their names. A node port that another port asks
-// for now is not kept.
+// keepNodePorts matches ports by name. It does not keep a node port that another port requests.
 func keepNodePorts(s, old *corev1.Service) {
 	asked := nodePorts(s)
 	before := map[string]int32{}
@@ -75,8 +73,8 @@ func keepNodePorts(s, old *corev1.Service) {
 	}
 }
 
-// dropUnusedByType clears on update what the new type has no use for and the
-// caller did not change. Addresses and ports are released once the write stands.
+// dropUnusedByType clears unchanged fields that the new type does not use. Addresses and ports are
+// released after the write.
 func dropUnusedByType(_ context.Context, s, old *corev1.Service) {
 	if old == nil {
 		return
@@ -111,7 +109,7 @@ func dropUnusedByType(_ context.Context, s, old *corev1.Service) {
 	}
 }
 
-// dropSame is nil for a value that is as before.
+// dropSame returns nil for an unchanged value.
 func dropSame[T comparable](now, before *T) *T {
 	if ptr.Equal(now, before) {
 		return nil
@@ -121,15 +119,15 @@ func dropSame[T comparable](now, before *T) *T {
 
 func needsClusterIP(s *corev1.Service) bool { return s.Spec.Type != corev1.ServiceTypeExternalName }
 
-// isHeadless Services have no address of their own: DNS leads to the pods.
+// isHeadless reports whether a Service has no address of its own: DNS resolves to the pods.
 func isHeadless(s *corev1.Service) bool {
 	return len(s.Spec.ClusterIPs) == 1 && s.Spec.ClusterIPs[0] == corev1.ClusterIPNone
 }
 
 func isLoadBalancer(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeLoadBalancer }
 
-// hasNodePorts is so for types that may have node ports, givesNodePorts for
-// Services that get them.
+// hasNodePorts reports whether the Service's type may have node ports, givesNodePorts whether the
+// server allocates them.
 func hasNodePorts(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || isLoadBalancer(s)
 }
@@ -138,8 +136,8 @@ func givesNodePorts(s *corev1.Service) bool {
 	return hasNodePorts(s) && (!isLoadBalancer(s) || ptr.Deref(s.Spec.AllocateLoadBalancerNodePorts, true))
 }
 
-// needsHealthCheck is so for a Service whose load balancer must know which nodes
-// have its pods.
+// needsHealthCheck reports whether the load balancer must know which nodes have pods of the
+// Service.
 func needsHealthCheck(s *corev1.Service) bool {
 	return isLoadBalancer(s) && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }

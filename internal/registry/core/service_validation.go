@@ -51,8 +51,8 @@ func validateServiceUpdate(_ context.Context, c *check.Checker, s, old *corev1.S
 	validateServiceFields(c, s, old)
 }
 
-// validateServiceFields checks all but the metadata and what may not change. IPs
-// that old, nil on create, had already may be written as older versions let them.
+// validateServiceFields checks everything but metadata and immutability. Addresses that old, nil on
+// create, has may stay in the form that older versions accepted.
 func validateServiceFields(c *check.Checker, s, old *corev1.Service) {
 	validateTopologyAnnotations(c, s)
 	validateByType(c, s)
@@ -78,7 +78,7 @@ func validateTopologyAnnotations(c *check.Checker, s *corev1.Service) {
 		fmt.Sprintf("must match annotations[%s] when both are specified", corev1.DeprecatedAnnotationTopologyAwareHints))
 }
 
-// validateByType checks what each type must and must not have.
+// validateByType checks the fields that a type requires or forbids.
 func validateByType(c *check.Checker, s *corev1.Service) {
 	if len(s.Spec.Ports) == 0 && !isHeadless(s) && s.Spec.Type != corev1.ServiceTypeExternalName {
 		c.Required(specPath.Child("ports"), "")
@@ -238,8 +238,8 @@ func validateLoadBalancerFields(c *check.Checker, s, old *corev1.Service) {
 	}
 }
 
-// validateSourceRanges checks the field, or else the annotation that was there
-// before it. Space around a range is part of the API.
+// validateSourceRanges checks the field, or else the annotation that preceded it. Space around a
+// range is valid.
 func validateSourceRanges(c *check.Checker, s, old *corev1.Service) {
 	if len(s.Spec.LoadBalancerSourceRanges) > 0 {
 		path := specPath.Child("LoadBalancerSourceRanges")
@@ -340,7 +340,7 @@ func validateIngress(c *check.Checker, in *corev1.LoadBalancerIngress, before []
 	}
 }
 
-// serviceWarnings tell of what is accepted and deprecated or without effect.
+// serviceWarnings warns about valid fields that are deprecated or have no effect.
 func serviceWarnings(_ context.Context, s, _ *corev1.Service) []string {
 	var warnings []string
 	warn := func(is bool, text string) {

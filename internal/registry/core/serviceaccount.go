@@ -15,7 +15,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// serviceAccount is an identity for pods. Its token subresource issues tokens.
+// serviceAccount returns the kind ServiceAccount, an identity for pods. The subresource token
+// issues tokens.
 func serviceAccount(tokens TokenIssuer) generic.Kind[*corev1.ServiceAccount] {
 	return generic.Kind[*corev1.ServiceAccount]{
 		Name: "ServiceAccount", Plural: "serviceaccounts", ShortNames: []string{"sa"},
@@ -31,8 +32,8 @@ func serviceAccount(tokens TokenIssuer) generic.Kind[*corev1.ServiceAccount] {
 	}
 }
 
-// prepareServiceAccount keeps of references to secrets only the names: they are
-// always in the account's own namespace.
+// prepareServiceAccount reduces references to Secrets to the names: Secrets are always in the
+// account's namespace.
 func prepareServiceAccount(_ context.Context, s, _ *corev1.ServiceAccount) {
 	for i, secret := range s.Secrets {
 		s.Secrets[i] = corev1.ObjectReference{Name: secret.Name}

@@ -37,8 +37,8 @@ func (tokenStore) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind 
 	return authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
 }
 
-// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate keeps the UID, which
-// names the account that is meant.
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate keeps the UID of the request, a
+// precondition for the account.
 func (tokenStore) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
 func (s tokenStore) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {

@@ -14,10 +14,9 @@ import (
 // The generated validations call a ValidateCustom_<Type>_<Field> function for
 // each field that k8s.io/api marks +k8s:customValidation.
 
-// DeclaredOptions are the features that declared validations ask about, and
-// whether they are on; the strategy hands them to rest.DeclarativeValidation,
-// which refuses an object whose validations ask about any other. Those that are
-// off are alpha in Kubernetes v1.37.
+// DeclaredOptions returns the features that declared validations depend on, and whether they are
+// enabled. rest.DeclarativeValidation refuses an object whose validations depend on any other
+// feature. The disabled ones are alpha in Kubernetes v1.37.
 func DeclaredOptions() map[string]bool {
 	return map[string]bool{
 		"InPlacePodVerticalScalingSchedulerPreemption": false,
@@ -27,8 +26,8 @@ func DeclaredOptions() map[string]bool {
 	}
 }
 
-// Priorities below reservedResponderPriorities belong to Kubernetes' own
-// eviction responders, and none of those may be named in a pod.
+// Priorities below reservedResponderPriorities are reserved for Kubernetes' own eviction
+// responders, which a pod must not name.
 const reservedResponderPriorities = 1000
 
 func ValidateCustom_EvictionResponder_Name(_ context.Context, _ operation.Operation, path *field.Path, name, _ *string) field.ErrorList {

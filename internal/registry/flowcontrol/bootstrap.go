@@ -107,7 +107,7 @@ func (o objects[T]) ensure(ctx context.Context, suggested, mandatory []T) error 
 	for _, object := range found {
 		current[object.GetName()] = object
 	}
-	writes, writing := errgroup.WithContext(ctx) // together, for each waits for the disk
+	writes, writing := errgroup.WithContext(ctx) // in parallel, because each waits for fsync
 	for i, wanted := range slices.Concat(suggested, mandatory) {
 		now, exists := current[wanted.GetName()]
 		delete(current, wanted.GetName())
@@ -118,7 +118,7 @@ func (o objects[T]) ensure(ctx context.Context, suggested, mandatory []T) error 
 			} else {
 				_, err = o.writer.Create(writing, wanted, metav1.CreateOptions{FieldManager: manager})
 			}
-			if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) { // both are looked at again later
+			if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) { // the next call to Ensure checks both again
 				return fmt.Errorf("write %s: %w", wanted.GetName(), err)
 			}
 			return nil

@@ -85,7 +85,7 @@ func validateFlowSchema(_ context.Context, c *check.Checker, f *flowcontrolv1.Fl
 	spec, path := &f.Spec, field.NewPath("spec")
 	validatePrecedence(c, f.Name, spec.MatchingPrecedence, path.Child("matchingPrecedence"))
 	if d := spec.DistinguisherMethod; d != nil && !slices.Contains(distinguishers, d.Type) {
-		// Upstream shows its internal type, whose fields have no JSON names.
+		// Upstream's error shows its internal type, whose fields have no JSON names.
 		shown := struct {
 			Type flowcontrolv1.FlowDistinguisherMethodType
 		}{d.Type}
@@ -135,7 +135,7 @@ func validateRule(c *check.Checker, r *flowcontrolv1.PolicyRulesWithSubjects, pa
 	}
 }
 
-// validateSubject wants the member that the kind names, and no other.
+// validateSubject requires the field of the subject's kind, and forbids the others.
 func validateSubject(c *check.Checker, s *flowcontrolv1.Subject, path *field.Path) {
 	switch s.Kind {
 	case flowcontrolv1.SubjectKindServiceAccount:
@@ -193,11 +193,11 @@ func validateAccount(c *check.Checker, s *flowcontrolv1.ServiceAccountSubject, p
 
 const wildcard = "*"
 
-// list is one list of a rule, whose wildcard must stand alone.
+// list is one list of a rule. A wildcard must be its only item.
 type list struct {
 	values []string
 	path   *field.Path
-	// missing says what is wrong with an empty list, others what stands beside a wildcard.
+	// missing is the error of an empty list, others that of a list with a wildcard and other items.
 	missing, others string
 }
 
@@ -255,7 +255,7 @@ func validateURLRule(c *check.Checker, r *flowcontrolv1.NonResourcePolicyRule, p
 	}
 }
 
-// urlProblem says what is wrong with a path, whose end may be a wildcard.
+// urlProblem returns the problem of a path, which may end with a wildcard.
 func urlProblem(url string) string {
 	stars := strings.Count(url, wildcard)
 	switch {

@@ -23,7 +23,7 @@ func Group() generic.Group {
 	}
 }
 
-// validateConditions wants each condition named, and once.
+// validateConditions requires each condition to have a unique type.
 func validateConditions[C any](c *check.Checker, conditions []C, typeOf func(C) string) {
 	seen := sets.New[string]()
 	for i, condition := range conditions {

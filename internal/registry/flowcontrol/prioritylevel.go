@@ -62,7 +62,7 @@ func shares(p *flowcontrolv1.PriorityLevelConfiguration) any {
 	return ptr.Deref(p.Spec.Limited.NominalConcurrencyShares, 0)
 }
 
-// queuing is a cell about the queues of a level, if it has any.
+// queuing returns a cell with a number from the queuing configuration, if the level has one.
 func queuing(number func(*flowcontrolv1.QueuingConfiguration) int32) func(*flowcontrolv1.PriorityLevelConfiguration) any {
 	return func(p *flowcontrolv1.PriorityLevelConfiguration) any {
 		if p.Spec.Limited == nil || p.Spec.Limited.LimitResponse.Queuing == nil {
@@ -81,7 +81,7 @@ var (
 )
 
 func validatePriorityLevel(_ context.Context, c *check.Checker, p *flowcontrolv1.PriorityLevelConfiguration) {
-	// It carried a zero through v1beta3, and means nothing here.
+	// The annotation preserved a zero in v1beta3, and is invalid in v1.
 	if _, ok := p.Annotations[flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey]; ok {
 		c.Forbidden(field.NewPath("metadata", "annotations"), fmt.Sprintf("annotation '%s' is forbidden", flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey))
 	}
@@ -158,8 +158,8 @@ func validateResponse(c *check.Checker, r *flowcontrolv1.LimitResponse, path *fi
 	}
 }
 
-// validateQueuing wants a deck of queues from which a hash can deal a hand to each
-// flow (shuffle sharding).
+// validateQueuing limits the numbers so that a hash has enough bits to deal a hand of queues to
+// each flow (shuffle sharding).
 func validateQueuing(c *check.Checker, q *flowcontrolv1.QueuingConfiguration, path *field.Path) {
 	if q.QueueLengthLimit <= 0 {
 		c.Invalid(path.Child("queueLengthLimit"), q.QueueLengthLimit, "must be positive")
@@ -185,8 +185,8 @@ func validateQueuing(c *check.Checker, q *flowcontrolv1.QueuingConfiguration, pa
 	}
 }
 
-// validateMandatoryLevel lets nothing in a mandatory level change, but how much
-// the exempt one lends.
+// validateMandatoryLevel forbids changes of mandatory levels, except of how much the exempt level
+// lends.
 func validateMandatoryLevel(c *check.Checker, p *flowcontrolv1.PriorityLevelConfiguration, path *field.Path) {
 	mandatory := mandatoryLevel(p.Name)
 	if mandatory == nil {

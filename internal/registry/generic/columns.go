@@ -22,14 +22,15 @@ type Column[T Object] struct {
 	// Type is the OpenAPI type of a cell: string (if empty), integer, number
 	// or boolean.
 	Type string
-	// Format is the OpenAPI format of a cell. That of the column Name is always "name".
+	// Format is the OpenAPI format of a cell. That of a column called Name is "name", unless
+	// PlainName is set.
 	Format string
 	// Wide columns are shown only by `-o wide`.
 	Wide bool
-	// Priority is a higher priority than that of Wide, which is 1.
+	// Priority overrides the priority of a wide column, which is 1, if it is higher.
 	Priority    int32
 	Description string
-	// PlainName leaves the format of a column called Name as it is.
+	// PlainName keeps the Format of a column called Name.
 	PlainName bool
 	// Cell returns the value for an object, or a Timed value.
 	Cell func(obj T) any

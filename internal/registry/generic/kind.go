@@ -1,14 +1,12 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package generic holds what all built-in kinds share. A kind is one value, a
-// Kind, that declares only what is special about it: names, defaults,
-// validation, columns, subresources. Everything else (create, update, patch,
-// apply, delete, status, scale, tables, storage) is implemented here, once.
+// Package generic holds what all built-in kinds share. A kind is one value, a Kind, that declares
+// only what differs between kinds: names, validation, columns, subresources. Everything else
+// (create, update, patch, apply, delete, status, scale, tables, storage) is implemented here, once.
 //
-// The versioned Go types of k8s.io/api are also the internal types: a Kind
-// works on *corev1.Pod itself, and no conversion lies between a request and
-// the store.
+// The versioned Go types of k8s.io/api are also the internal types: a Kind works on *corev1.Pod
+// itself, without conversions between a request and the store.
 package generic
 
 import (
@@ -28,12 +26,11 @@ type Object interface {
 	metav1.Object
 }
 
-// Kind declares one built-in kind. The zero value of each optional field means
-// "nothing special": a ConfigMap needs only names and its validation.
+// Kind declares one built-in kind. Most fields are optional, and their zero value is the common
+// case: a ConfigMap needs only names and validation.
 type Kind[T Object] struct {
-	// Name is the kind as manifests spell it ("Deployment"); Plural and
-	// Singular are the resource's names in URLs and commands. An empty
-	// Singular is the lower-cased Name.
+	// Name is the kind in manifests ("Deployment"); Plural and Singular are the resource's names in
+	// URLs and commands. An empty Singular is the lower-cased Name.
 	Name, Plural, Singular string
 	ShortNames             []string
 	Categories             []string
@@ -67,8 +64,8 @@ type Kind[T Object] struct {
 	// strategy checks metadata. A nil ValidateUpdate means Validate on the new object.
 	Validate       func(ctx context.Context, c *check.Checker, obj T)
 	ValidateUpdate func(ctx context.Context, c *check.Checker, obj, old T)
-	// ShortCircuits is set where the declared validation stops at the first error
-	// of a field and the hand-written one goes on (an immutable roleRef).
+	// ShortCircuits tells the strategy that the declared validation stops at the first error of a
+	// field, while the hand-written one continues (an immutable roleRef).
 	ShortCircuits bool
 	// Warnings are sent to the client with an accepted write; old is the zero T
 	// on create.
@@ -110,8 +107,8 @@ type Kind[T Object] struct {
 type Metadata struct {
 	// ValidName checks metadata.name; nil means a DNS subdomain (RFC 1123).
 	ValidName validation.ValidateNameFunc
-	// Loose reports whether a request checks nothing of the metadata but that the
-	// name fits into a path (Events, which are named after objects of any kind).
+	// Loose reports whether a request's metadata is not validated, except that the name is a valid
+	// path segment (Events, which are named after objects of any kind).
 	Loose func(ctx context.Context) bool
 	// AnyFinalizer accepts unqualified finalizers that are not Kubernetes' own;
 	// set where upstream does not refuse them.

@@ -27,8 +27,8 @@ var (
 	noSuchAtEnd  = []string{"/..", "/."}
 )
 
-// ingressRules are the rules of an Ingress's spec. An update may keep what an
-// older server has let in.
+// ingressRules checks the spec of an Ingress. An update may keep values that older versions
+// accepted.
 type ingressRules struct {
 	anySecretName    bool
 	anyWildcardPaths bool
@@ -148,7 +148,7 @@ func absolutePathProblems(path string) []string {
 	return []string{"must be an absolute path"}
 }
 
-// strictPathProblems wants a path that every proxy reads alike.
+// strictPathProblems requires a path that all proxies interpret in the same way.
 func strictPathProblems(path string) []string {
 	problems := absolutePathProblems(path)
 	for _, part := range noSuchInPath {
@@ -192,8 +192,7 @@ func validateSegment(c *check.Checker, name string, path *field.Path) {
 	}
 }
 
-// validateServiceBackend reports the lack of a port, or two of them, at the
-// backend itself.
+// validateServiceBackend reports a missing port, or two ports, at the path of the backend.
 func validateServiceBackend(c *check.Checker, service *networkingv1.IngressServiceBackend, backend *field.Path) {
 	path := backend.Child("service")
 	if service.Name == "" {

@@ -32,7 +32,7 @@ var IPAddress = generic.Kind[*networkingv1.IPAddress]{
 		validateParent(c, a.Spec.ParentRef, parentPath)
 		c.Declared().Immutable(parentPath, a.Spec.ParentRef, old.Spec.ParentRef)
 	},
-	Table: generic.Table[*networkingv1.IPAddress]{ColumnsOnly: true}, // upstream's has no age
+	Table: generic.Table[*networkingv1.IPAddress]{ColumnsOnly: true}, // upstream has no column AGE
 	Columns: []generic.Column[*networkingv1.IPAddress]{
 		generic.NameColumn[*networkingv1.IPAddress](),
 		{Name: "ParentRef", Description: networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"], Cell: parentText},
@@ -61,7 +61,7 @@ func parentText(a *networkingv1.IPAddress) any {
 	return text + "/" + ref.Name
 }
 
-// validateParent wants a resource and a name. The group of Services is "".
+// validateParent requires a resource and a name. The group may be empty, as for Services.
 func validateParent(c *check.Checker, ref *networkingv1.ParentReference, path *field.Path) {
 	if ref == nil {
 		c.Declared().Required(path, "")

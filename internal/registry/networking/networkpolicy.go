@@ -21,7 +21,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// strict refuses addresses that are written ambiguously (leading zeros).
+// strict refuses ambiguous addresses, such as with leading zeros.
 const strict = true
 
 // NetworkPolicy limits the ingress and egress traffic of pods.
@@ -59,8 +59,8 @@ func SetDefaults_NetworkPolicyPort(p *networkingv1.NetworkPolicyPort) {
 	}
 }
 
-// policyRules are the rules of a NetworkPolicy's spec. An update may keep what an
-// older server has let in.
+// policyRules checks the spec of a NetworkPolicy. An update may keep values that older versions
+// accepted.
 type policyRules struct {
 	knownCIDRs []string
 	selectors  metav1validation.LabelSelectorValidationOptions

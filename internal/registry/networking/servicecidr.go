@@ -45,7 +45,7 @@ var ServiceCIDR = generic.Kind[*networkingv1.ServiceCIDR]{
 
 var cidrsPath = field.NewPath("spec", "cidrs")
 
-// validateCIDRs wants one range, or one of each family.
+// validateCIDRs requires one range, or one of each family.
 func validateCIDRs(c *check.Checker, spec *networkingv1.ServiceCIDRSpec) {
 	switch {
 	case len(spec.CIDRs) == 0:
@@ -65,8 +65,7 @@ func validateCIDRs(c *check.Checker, spec *networkingv1.ServiceCIDRSpec) {
 	}
 }
 
-// validateServiceCIDRUpdate lets a range of the other family be added, and
-// nothing else change.
+// validateServiceCIDRUpdate only allows a range of the other family to be added.
 func validateServiceCIDRUpdate(_ context.Context, c *check.Checker, cidr, old *networkingv1.ServiceCIDR) {
 	now, before := cidr.Spec.CIDRs, old.Spec.CIDRs
 	added := len(before) == 1 && len(now) == 2

@@ -8,6 +8,5 @@ import "k8s.io/apimachinery/pkg/runtime"
 // The generated validations add themselves to localSchemeBuilder.
 var localSchemeBuilder = runtime.NewSchemeBuilder()
 
-// AddToScheme gives a scheme that knows the group's types their declared
-// validations.
+// AddToScheme adds the declared validations of the group's types to a scheme that has the types.
 var AddToScheme = localSchemeBuilder.AddToScheme

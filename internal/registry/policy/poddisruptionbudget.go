@@ -22,7 +22,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// Group is policy: what limits the disruption of pods.
+// Group is policy.
 func Group() generic.Group {
 	return generic.Group{
 		Name:     policyv1.GroupName,

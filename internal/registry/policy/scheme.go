@@ -8,6 +8,6 @@ import "k8s.io/apimachinery/pkg/runtime"
 // The generated validations add themselves to localSchemeBuilder.
 var localSchemeBuilder = runtime.NewSchemeBuilder()
 
-// AddToScheme gives a scheme that knows the group's types their declared
-// validations; the group has no defaults.
+// AddToScheme adds the declared validations of the group's types to a scheme that has the types.
+// The group has no defaults.
 func AddToScheme(scheme *runtime.Scheme) error { return localSchemeBuilder.AddToScheme(scheme) }

@@ -5,10 +5,10 @@ package resource
 
 import resourcev1 "k8s.io/api/resource/v1"
 
-// This file drops the fields of features that are alpha in Kubernetes v1.37, as
-// its API server does where they are off.
+// This file drops fields of features that are alpha in Kubernetes v1.37, as kube-apiserver does
+// while they are disabled.
 
-// dropAlphaClaim drops DRADerivedAttributes.
+// dropAlphaClaim drops fields of DRADerivedAttributes.
 func dropAlphaClaim(spec *resourcev1.ResourceClaimSpec) {
 	for i := range spec.Devices.Requests {
 		request := &spec.Devices.Requests[i]
@@ -21,7 +21,7 @@ func dropAlphaClaim(spec *resourcev1.ResourceClaimSpec) {
 	}
 }
 
-// dropAlphaStatus drops DRAOptionalNodeOperations.
+// dropAlphaStatus drops fields of DRAOptionalNodeOperations.
 func dropAlphaStatus(status *resourcev1.ResourceClaimStatus) {
 	if status.Allocation == nil {
 		return
@@ -31,8 +31,8 @@ func dropAlphaStatus(status *resourcev1.ResourceClaimStatus) {
 	}
 }
 
-// dropAlphaSlice drops DRAPartitionableDevicesType, DRAOptionalNodeOperations and
-// what features add to devices.
+// dropAlphaSlice drops fields of DRAPartitionableDevicesType and DRAOptionalNodeOperations, and
+// those of devices.
 func dropAlphaSlice(spec *resourcev1.ResourceSliceSpec) {
 	spec.PartitionTypeAttribute = nil
 	spec.SkipNodeOperations = nil
@@ -41,8 +41,8 @@ func dropAlphaSlice(spec *resourcev1.ResourceSliceSpec) {
 	}
 }
 
-// dropAlphaDevice drops DRANodeAllocatableResources, DRADeviceCompatibilityGroups
-// and DRAListTypeAttributes.
+// dropAlphaDevice drops fields of DRANodeAllocatableResources, DRADeviceCompatibilityGroups and
+// DRAListTypeAttributes.
 func dropAlphaDevice(d *resourcev1.Device) {
 	d.NodeAllocatableResources = nil
 	for i := range d.ConsumesCounters {

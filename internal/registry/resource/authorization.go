@@ -28,7 +28,7 @@ import (
 // admins restricts access to devices in use to namespaces with the admin-access label (KEP-5018).
 type admins struct{ namespaces corev1client.NamespacesGetter }
 
-// mayRequest checks the first request for such access, of a claim or a template.
+// mayRequest checks the first request for admin access in a claim or template.
 func (a admins) mayRequest(ctx context.Context, c *check.Checker, requests []resourcev1.DeviceRequest, namespace string) {
 	for i := range requests {
 		if r := requests[i].Exactly; r != nil && ptr.Deref(r.AdminAccess, false) {
@@ -38,10 +38,10 @@ func (a admins) mayRequest(ctx context.Context, c *check.Checker, requests []res
 	}
 }
 
-// mayAllocate checks an allocation with such access that was not there before.
+// mayAllocate checks a new allocation with admin access.
 func (a admins) mayAllocate(ctx context.Context, c *check.Checker, allocation, old *resourcev1.AllocationResult, namespace string) {
 	if firstAdmin(old) >= 0 {
-		return // nothing can be added to it
+		return // an allocation is immutable
 	}
 	i := firstAdmin(allocation)
 	if i >= 0 {
@@ -128,11 +128,11 @@ func unknownRequest(c *check.Checker, path *field.Path, err error) {
 func changedDrivers(devices, old []resourcev1.AllocatedDeviceStatus) sets.Set[string] {
 	before := map[deviceID]*resourcev1.AllocatedDeviceStatus{}
 	for i := range old {
-		before[reported(&old[i])] = &old[i]
+		before[reportedID(&old[i])] = &old[i]
 	}
 	drivers := sets.New[string]()
 	for i := range devices {
-		id := reported(&devices[i])
+		id := reportedID(&devices[i])
 		if was, found := before[id]; !found || !equality.Semantic.DeepEqual(*was, devices[i]) {
 			drivers.Insert(id.Driver)
 		}
@@ -144,7 +144,7 @@ func changedDrivers(devices, old []resourcev1.AllocatedDeviceStatus) sets.Set[st
 	return drivers
 }
 
-// nodeOf is the node that an allocation is for, where it is for one alone.
+// nodeOf returns the node of an allocation; empty if it is not for exactly one.
 func nodeOf(a *resourcev1.AllocationResult) string {
 	if a.NodeSelector == nil || len(a.NodeSelector.NodeSelectorTerms) != 1 {
 		return ""
@@ -160,7 +160,7 @@ func nodeOf(a *resourcev1.AllocationResult) string {
 	return f.Values[0]
 }
 
-// nodeOfCaller is the node that a service account's token is bound to.
+// nodeOfCaller returns the node that the caller's service account token is bound to, or "".
 func nodeOfCaller(caller user.Info) string {
 	if _, _, err := serviceaccount.SplitUsername(caller.GetName()); err != nil {
 		return ""
@@ -182,7 +182,7 @@ func asked(request authorizer.Attributes, verb, subresource, namespace, name str
 	}
 }
 
-// askAny is content with one verb; the first refusal is the one to tell.
+// askAny requires permission for one of the verbs. Its error is that of the first verb.
 func (w writers) askAny(ctx context.Context, request authorizer.Attributes, verbs []string, driver string) error {
 	var first error
 	for _, verb := range verbs {
@@ -197,8 +197,8 @@ func (w writers) askAny(ctx context.Context, request authorizer.Attributes, verb
 	return first
 }
 
-// ask returns why the caller may not. RBAC may have failed to evaluate a role and
-// still allow.
+// ask returns an error unless the caller is allowed. RBAC can allow a request and return an error,
+// if it could not evaluate some other role.
 func (w writers) ask(ctx context.Context, a authorizer.Attributes) error {
 	decision, reason, err := w.authorizer.Authorize(ctx, a)
 	switch {

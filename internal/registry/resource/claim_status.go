@@ -22,11 +22,11 @@ import (
 // deviceID identifies a device, or a share of one.
 type deviceID struct{ Driver, Pool, Device, ShareID string }
 
-func given(r *resourcev1.DeviceRequestAllocationResult) deviceID {
+func allocatedID(r *resourcev1.DeviceRequestAllocationResult) deviceID {
 	return deviceID{r.Driver, r.Pool, r.Device, string(ptr.Deref(r.ShareID, ""))}
 }
 
-func reported(d *resourcev1.AllocatedDeviceStatus) deviceID {
+func reportedID(d *resourcev1.AllocatedDeviceStatus) deviceID {
 	return deviceID{d.Driver, d.Pool, d.Device, ptr.Deref(d.ShareID, "")}
 }
 
@@ -36,7 +36,7 @@ func allocatedDevices(a *resourcev1.AllocationResult) sets.Set[deviceID] {
 		return devices
 	}
 	for i := range a.Devices.Results {
-		devices.Insert(given(&a.Devices.Results[i]))
+		devices.Insert(allocatedID(&a.Devices.Results[i]))
 	}
 	return devices
 }
@@ -61,7 +61,7 @@ func validateStatus(c *check.Checker, claim, old *resourcev1.ResourceClaim) {
 		statusPath.Child("reservedFor"), validateConsumer)
 	allocated := allocatedDevices(status.Allocation)
 	set(c, status.Devices, declared(unlimited),
-		func(d resourcev1.AllocatedDeviceStatus) deviceID { return reported(&d) },
+		func(d resourcev1.AllocatedDeviceStatus) deviceID { return reportedID(&d) },
 		statusPath.Child("devices"),
 		func(c *check.Checker, d resourcev1.AllocatedDeviceStatus, path *field.Path) {
 			validateDeviceStatus(c, &d, allocated, path)
@@ -71,11 +71,7 @@ func validateStatus(c *check.Checker, claim, old *resourcev1.ResourceClaim) {
 }
 
 func validateConsumer(c *check.Checker, r resourcev1.ResourceClaimConsumerReference, path *field.Path) {
-	for _, part := range []struct{ name, value string }{{"resource", r.Resource}, {"name", r.Name}, {"uid", string(r.UID)}} {
-		if part.value == "" {
-			c.Required(path.Child(part.name), "")
-		}
-	}
+	c.AllNonEmpty(path, "resource", r.Resource, "name", r.Name, "uid", string(r.UID))
 }
 
 // validateReservations allows reservations only of an allocated claim that is not being deleted.
@@ -117,7 +113,7 @@ func validateAllocated(c *check.Checker, a *resourcev1.DeviceAllocationResult, k
 		func(c *check.Checker, r resourcev1.DeviceRequestAllocationResult, path *field.Path) {
 			validateResult(c, &r, known, path)
 		})
-	// The configuration of the classes is there, and that of the claim.
+	// The list has the configuration of the classes and that of the claim.
 	const most = 2 * resourcev1.DeviceConfigMaxSize
 	list(c, a.Config, declared(most), path.Child("config"),
 		func(c *check.Checker, configuration resourcev1.DeviceAllocationConfiguration, path *field.Path) {
@@ -131,7 +127,7 @@ func validateResult(c *check.Checker, r *resourcev1.DeviceRequestAllocationResul
 	known.validate(c, r.Request, path.Child("request"))
 	c.Declared().DriverName(path.Child("driver"), r.Driver)
 	validatePool(c.Declared(), r.Pool, path.Child("pool"))
-	validateLabel(c, r.Device, path.Child("device"))
+	c.DNSLabel(path.Child("device"), r.Device)
 	validateBinding(c, r.BindingConditions, r.BindingFailureConditions, path)
 	validateTolerations(c, r.Tolerations, path.Child("tolerations"))
 	if r.ShareID != nil {
@@ -149,11 +145,11 @@ func validateSource(c *check.Checker, source resourcev1.AllocationConfigSource, 
 func validateDeviceStatus(c *check.Checker, d *resourcev1.AllocatedDeviceStatus, allocated sets.Set[deviceID], path *field.Path) {
 	c.DriverName(path.Child("driver"), d.Driver)
 	validatePool(c, d.Pool, path.Child("pool"))
-	validateLabel(c, d.Device, path.Child("device"))
+	c.DNSLabel(path.Child("device"), d.Device)
 	if d.ShareID != nil {
 		hasUUID(c, *d.ShareID, path.Child("shareID"))
 	}
-	if id := reported(d); !allocated.Has(id) {
+	if id := reportedID(d); !allocated.Has(id) {
 		c.Invalid(path, id, "must be an allocated device in the claim")
 	}
 	validateConditions(c, d.Conditions, resourcev1.AllocatedDeviceStatusMaxConditions, path.Child("conditions"))

@@ -15,7 +15,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// validateClaim checks what a claim, or the template of one, asks for.
+// validateClaim checks the devices that a claim, or a template of claims, requests.
 func validateClaim(c *check.Checker, claim *resourcev1.DeviceClaim, path *field.Path) {
 	known := requestsOf(claim)
 	set(c, claim.Requests, declared(resourcev1.DeviceRequestsMaxSize),
@@ -32,8 +32,7 @@ func validateClaim(c *check.Checker, claim *resourcev1.DeviceClaim, path *field.
 		})
 }
 
-// requests are the names of a claim's requests, and those of the alternatives in
-// each.
+// requests maps the names of a claim's requests to those of their alternatives.
 type requests map[string][]string
 
 func requestsOf(claim *resourcev1.DeviceClaim) requests {
@@ -62,7 +61,7 @@ func (r requests) validate(c *check.Checker, name string, path *field.Path) {
 		return
 	}
 	for _, part := range parts {
-		validateLabel(c, part, path)
+		c.DNSLabel(path, part)
 	}
 	if !r.has(parts) {
 		c.Invalid(path, name, unknown)
@@ -76,7 +75,7 @@ func (r requests) has(parts []string) bool {
 
 func validateRequest(c *check.Checker, r resourcev1.DeviceRequest, path *field.Path) {
 	const wanted = "exactly one of `exactly` or `firstAvailable` is required"
-	validateLabel(c, r.Name, path.Child("name"))
+	c.DNSLabel(path.Child("name"), r.Name)
 	switch {
 	case r.Exactly == nil && len(r.FirstAvailable) == 0:
 		c.Required(path, wanted)
@@ -101,7 +100,7 @@ func validateExactly(c *check.Checker, r *resourcev1.ExactDeviceRequest, path *f
 }
 
 func validateAlternative(c *check.Checker, r resourcev1.DeviceSubRequest, path *field.Path) {
-	validateLabel(c, r.Name, path.Child("name"))
+	c.DNSLabel(path.Child("name"), r.Name)
 	needsFormat(c, validate.LongName, r.DeviceClassName, path.Child("deviceClassName"))
 	validateSelectors(c, r.Selectors, false, path.Child("selectors"))
 	validateAmount(c, r.AllocationMode, r.Count, path)

@@ -21,7 +21,7 @@ func SetDefaults_DeviceSubRequest(obj *resourcev1.DeviceSubRequest) {
 	obj.AllocationMode, obj.Count = defaultAmount(obj.AllocationMode, obj.Count)
 }
 
-// defaultAmount is one device.
+// defaultAmount defaults to one device.
 func defaultAmount(mode resourcev1.DeviceAllocationMode, count int64) (resourcev1.DeviceAllocationMode, int64) {
 	mode = cmp.Or(mode, resourcev1.DeviceAllocationModeExactCount)
 	if mode == resourcev1.DeviceAllocationModeExactCount {
@@ -30,8 +30,7 @@ func defaultAmount(mode resourcev1.DeviceAllocationMode, count int64) (resourcev
 	return mode, count
 }
 
-// timedDefaults adds the defaults that tell the time to the generated ones, whose
-// functions have no clock.
+// timedDefaults adds the defaults that need a clock, which the generated functions do not have.
 func timedDefaults(c clock.PassiveClock) func(*runtime.Scheme) error {
 	rule := func(r *resourcev1.DeviceTaintRule) { defaultTimeAdded(&r.Spec.Taint, c) }
 	slice := func(s *resourcev1.ResourceSlice) {
@@ -59,11 +58,11 @@ func eachItem[T any](items []T, do func(*T)) {
 // defaultTimeAdded sets a missing time to now.
 func defaultTimeAdded(t *resourcev1.DeviceTaint, c clock.PassiveClock) {
 	if t.TimeAdded == nil {
-		t.TimeAdded = wholeSecond(c)
+		t.TimeAdded = nowInSeconds(c)
 	}
 }
 
-// wholeSecond is now, as precisely as it is stored.
-func wholeSecond(c clock.PassiveClock) *metav1.Time {
+// nowInSeconds returns the time in whole seconds, the precision of stored objects.
+func nowInSeconds(c clock.PassiveClock) *metav1.Time {
 	return &metav1.Time{Time: c.Now().Truncate(time.Second)}
 }

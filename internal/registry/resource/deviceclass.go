@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// DeviceClass names devices of a kind, for claims to ask for.
+// DeviceClass selects and configures devices that claims can request by its name.
 var DeviceClass = generic.Kind[*resourcev1.DeviceClass]{
 	Name: "DeviceClass", Plural: "deviceclasses", ClusterScoped: true,
 	New:      func() *resourcev1.DeviceClass { return &resourcev1.DeviceClass{} },

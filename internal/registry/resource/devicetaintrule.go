@@ -19,7 +19,8 @@ import (
 
 type taintRule = resourcev1.DeviceTaintRule
 
-// deviceTaintRule taints the devices that it selects (KEP-5055).
+// deviceTaintRule returns the kind DeviceTaintRule, which taints the devices that it selects
+// (KEP-5055).
 func deviceTaintRule(c clock.PassiveClock) generic.Resource {
 	return generic.Kind[*taintRule]{
 		Name: "DeviceTaintRule", Plural: "devicetaintrules", ClusterScoped: true,
@@ -71,11 +72,11 @@ func noteEffectChange(r, old *taintRule, c clock.PassiveClock) {
 	}
 	now, before := &r.Spec.Taint, &old.Spec.Taint
 	if now.Effect != before.Effect && now.TimeAdded.Equal(before.TimeAdded) {
-		now.TimeAdded = wholeSecond(c)
+		now.TimeAdded = nowInSeconds(c)
 	}
 }
 
-// validateTaintRule looks at the effect where it is new.
+// validateTaintRule does not validate an unchanged effect again. old is nil for a new rule.
 func validateTaintRule(c *check.Checker, r, old *taintRule) {
 	validateTaintSelector(c, r.Spec.DeviceSelector, specPath.Child("deviceSelector"))
 	taint := specPath.Child("taint")
@@ -96,7 +97,7 @@ func validateTaintSelector(c *check.Checker, s *resourcev1.DeviceTaintSelector, 
 		validatePool(c, *s.Pool, path.Child("pool"))
 	}
 	if s.Device != nil {
-		validateLabel(c, *s.Device, path.Child("device"))
+		c.DNSLabel(path.Child("device"), *s.Device)
 	}
 }
 

@@ -16,11 +16,11 @@ import (
 
 // Dependencies are what claims and taints need besides storage.
 type Dependencies struct {
-	// Authorizer decides who may write which part of a claim's status.
+	// Authorizer decides which clients may write which part of a claim's status.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Namespaces are looked up for the label that permits admin access.
 	Namespaces corev1client.NamespacesGetter
-	// Clock tells when a taint was added.
+	// Clock sets the time at which a taint was added.
 	Clock clock.PassiveClock
 }
 
@@ -45,5 +45,5 @@ var (
 	statusPath = field.NewPath("status")
 )
 
-// anyName is for names that a declared validation checks.
+// anyName accepts all names, of kinds whose declared validation checks names.
 func anyName(string, bool) []string { return nil }

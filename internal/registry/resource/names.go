@@ -17,14 +17,14 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// longestName is how much of the name of an attribute or a capacity, with its
-// domain, is shown in a path.
+// longestName is the maximum length of the name of an attribute or capacity, with its domain, in
+// the path of an error.
 const longestName = resourcev1.DeviceMaxDomainLength + len("/") + resourcev1.DeviceMaxIDLength
 
-// format is a library's check that k8s.io/api declares for a field.
+// format is a check of k8s.io/apimachinery that k8s.io/api declares for a field.
 type format[T any] func(ctx context.Context, op operation.Operation, path *field.Path, value, old *T) field.ErrorList
 
-// hasFormat applies a declared format by hand: the strategy reports it once.
+// hasFormat applies a format that is also declared: the strategy reports the error once.
 func hasFormat[T any](c *check.Checker, format format[T], value T, path *field.Path) {
 	c.Declared().Add(format(context.Background(), operation.Operation{}, path, &value, nil)...)
 }
@@ -69,14 +69,9 @@ func validatePool(c *check.Checker, name string, path *field.Path) {
 	}
 }
 
-// validateLabel checks the name of a device or of a request.
-func validateLabel(c *check.Checker, name string, path *field.Path) {
-	c.DNSLabel(path, name)
-}
-
-// validateQualifiedName checks the name of an attribute or a capacity: an
-// identifier, after a domain or in that of the driver. Names of more than two
-// parts were never refused.
+// validateQualifiedName checks the name of an attribute or capacity: an identifier with an optional
+// domain; the driver's domain is the default. Like upstream, it accepts names of more than two
+// parts.
 func validateQualifiedName(c *check.Checker, name resourcev1.QualifiedName, path *field.Path) {
 	parts := strings.Split(string(name), "/")
 	switch len(parts) {

@@ -17,8 +17,9 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// resourceClaim asks for devices. What is asked for never changes; the scheduler
-// writes into the status what was given and to whom, drivers how their devices do.
+// resourceClaim returns the kind ResourceClaim, a request for devices. Its spec is immutable. In
+// the status, the scheduler writes the allocated devices and the pods that they are reserved for,
+// and drivers the state of their devices.
 func resourceClaim(a authorizer.UnconditionalAuthorizer, namespaces corev1client.NamespacesGetter) generic.Resource {
 	admins := admins{namespaces}
 	status := statusUpdate{admins, writers{a}}
@@ -76,7 +77,7 @@ func forgetReturned(status, old *resourcev1.ResourceClaimStatus) {
 	kept, before := allocatedDevices(status.Allocation), allocatedDevices(old.Allocation)
 	var devices []resourcev1.AllocatedDeviceStatus
 	for _, device := range status.Devices {
-		if id := reported(&device); !before.Has(id) || kept.Has(id) {
+		if id := reportedID(&device); !before.Has(id) || kept.Has(id) {
 			devices = append(devices, device)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// resourceClaimTemplate is what the claims of pods are made from. It never changes.
+// resourceClaimTemplate returns the kind ResourceClaimTemplate, from which the claims of pods are
+// created. It is immutable.
 func resourceClaimTemplate(namespaces corev1client.NamespacesGetter) generic.Resource {
 	admins := admins{namespaces}
 	return generic.Kind[*resourcev1.ResourceClaimTemplate]{

@@ -17,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// ResourceSlice is a part of a pool of devices, as its driver tells of it.
+// ResourceSlice publishes a part of a driver's pool of devices.
 var ResourceSlice = generic.Kind[*resourcev1.ResourceSlice]{
 	Name: "ResourceSlice", Plural: "resourceslices", ClusterScoped: true,
 	New:     func() *resourcev1.ResourceSlice { return &resourcev1.ResourceSlice{} },
@@ -45,8 +45,8 @@ var ResourceSlice = generic.Kind[*resourcev1.ResourceSlice]{
 	},
 }
 
-// prepareSlice counts a change before fields are dropped, as upstream does: the
-// driver, which compares pools by generation, wanted something else.
+// prepareSlice increments the generation even if the only changed fields are dropped, as upstream
+// does: the driver requested a change.
 func prepareSlice(_ context.Context, s, old *resourcev1.ResourceSlice) {
 	if old != nil && !equality.Semantic.DeepEqual(s.Spec, old.Spec) {
 		s.Generation = old.Generation + 1

@@ -16,9 +16,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// This file is what classes, claims and allocations share: how devices are
-// selected, and how they are configured. What is stored was valid once and is not
-// held to new rules.
+// This file holds the rules for selectors and configuration of devices, which classes, claims and
+// allocations share. Stored values are not checked by rules that may be newer.
 
 func validateSelectors(c *check.Checker, selectors []resourcev1.DeviceSelector, stored bool, path *field.Path) {
 	list(c, selectors, declared(resourcev1.DeviceSelectorsMaxSize), path, func(c *check.Checker, s resourcev1.DeviceSelector, path *field.Path) {
@@ -50,12 +49,12 @@ func validateExpression(c *check.Checker, expression string, path *field.Path) {
 	}
 }
 
-// compiler is that of the library, whose type has no name.
+// compiler is the compiler of k8s.io/dynamic-resource-allocation, whose type is not exported.
 type compiler interface {
 	CompileCELExpression(expression string, options devicecel.Options) devicecel.CompilationResult
 }
 
-// deviceCompiler is made by the library on the first use, and kept.
+// deviceCompiler returns the compiler, which GetCompiler creates on first use and keeps.
 func deviceCompiler() compiler {
 	return devicecel.GetCompiler(devicecel.Features{EnableConsumableCapacity: true})
 }

@@ -17,10 +17,9 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// This file is about what a device is like (attributes) and how much there is of
-// what it has (capacities).
+// This file holds the rules for attributes and capacities of devices.
 
-// semver is what semver.org, version 2.0.0, calls a version.
+// semver matches versions of Semantic Versioning 2.0.0 (semver.org).
 var semver = regexp.MustCompile(`^` +
 	`(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` +
 	`(-` + preRelease + `(\.` + preRelease + `)*)?` +
@@ -65,8 +64,8 @@ func validateWholeCapacity(c *check.Checker, capacity resourcev1.DeviceCapacity,
 	}
 }
 
-// validateSharedCapacity checks how much of a capacity may be asked for (KEP-5075):
-// one of some values, or a value in a range.
+// validateSharedCapacity checks the policy for requests of a part of a capacity (KEP-5075): listed
+// values, or a range.
 func validateSharedCapacity(c *check.Checker, capacity resourcev1.DeviceCapacity, path *field.Path) {
 	policy, path := capacity.RequestPolicy, path.Child("requestPolicy")
 	switch {
@@ -84,7 +83,7 @@ func validateSharedCapacity(c *check.Checker, capacity resourcev1.DeviceCapacity
 	}
 }
 
-// mostValues is how many values a policy may name.
+// mostValues is the maximum number of values in a policy.
 const mostValues = 10
 
 // validateValues requires ordered, unique values that include the default.

@@ -67,68 +67,68 @@ func validateCounters(c *check.Checker, counters map[string]resourcev1.Counter, 
 	}
 }
 
-// reach checks the fields that select the nodes of devices. Exactly one of them must be set.
-type reach struct {
+// nodeChoice checks the fields that select the nodes of devices. Exactly one of them must be set.
+type nodeChoice struct {
 	*check.Checker
 	chosen []string
 }
 
-func (r *reach) choose(field string) {
-	r.chosen = append(r.chosen, "`"+field+"`")
+func (n *nodeChoice) choose(field string) {
+	n.chosen = append(n.chosen, "`"+field+"`")
 }
 
-func (r *reach) node(name *string, empty string, path *field.Path) {
+func (n *nodeChoice) node(name *string, empty string, path *field.Path) {
 	switch {
 	case name == nil:
 	case *name == "":
-		r.Invalid(path, *name, empty)
+		n.Invalid(path, *name, empty)
 	default:
-		r.choose("nodeName")
-		r.DNSSubdomain(path, *name)
+		n.choose("nodeName")
+		n.DNSSubdomain(path, *name)
 	}
 }
 
-func (r *reach) selector(selector *corev1.NodeSelector, path *field.Path) {
+func (n *nodeChoice) selector(selector *corev1.NodeSelector, path *field.Path) {
 	if selector != nil {
-		r.choose("nodeSelector")
-		nodeselector.Validate(r.Checker, selector, path)
+		n.choose("nodeSelector")
+		nodeselector.Validate(n.Checker, selector, path)
 	}
 }
 
 // flag checks a field that must be true if it is set.
-func (r *reach) flag(name string, value *bool, path *field.Path) {
+func (n *nodeChoice) flag(name string, value *bool, path *field.Path) {
 	switch {
 	case value == nil:
 	case !*value:
-		r.Invalid(path, *value, "must be either unset or set to true")
+		n.Invalid(path, *value, "must be either unset or set to true")
 	default:
-		r.choose(name)
+		n.choose(name)
 	}
 }
 
 // exactlyOne reports none or several fields that are set.
-func (r *reach) exactlyOne(path *field.Path, none, several string) {
-	switch len(r.chosen) {
+func (n *nodeChoice) exactlyOne(path *field.Path, none, several string) {
+	switch len(n.chosen) {
 	case 0:
-		r.Required(path, none)
+		n.Required(path, none)
 	case 1:
 	default:
-		r.Invalid(path, "{"+strings.Join(r.chosen, ", ")+"}", several)
+		n.Invalid(path, "{"+strings.Join(n.chosen, ", ")+"}", several)
 	}
 }
 
 func validateSliceNodes(c *check.Checker, spec *resourcev1.ResourceSliceSpec) {
 	const wanted = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
-	r := reach{Checker: c}
-	r.node(spec.NodeName, "must be either unset or set to a non-empty string", specPath.Child("nodeName"))
-	r.selector(spec.NodeSelector, specPath.Child("nodeSelector"))
+	n := nodeChoice{Checker: c}
+	n.node(spec.NodeName, "must be either unset or set to a non-empty string", specPath.Child("nodeName"))
+	n.selector(spec.NodeSelector, specPath.Child("nodeSelector"))
 	// A single term can be merged with those of other slices.
 	if selector := spec.NodeSelector; selector != nil && len(selector.NodeSelectorTerms) != 1 {
 		c.Invalid(specPath.Child("nodeSelector", "nodeSelectorTerms"), selector.NodeSelectorTerms, "must have exactly one node selector term")
 	}
-	r.flag("allNodes", spec.AllNodes, specPath.Child("allNodes"))
-	r.flag("perDeviceNodeSelection", spec.PerDeviceNodeSelection, specPath.Child("perDeviceNodeSelection"))
-	r.exactlyOne(specPath, wanted, wanted+", but multiple fields are set")
+	n.flag("allNodes", spec.AllNodes, specPath.Child("allNodes"))
+	n.flag("perDeviceNodeSelection", spec.PerDeviceNodeSelection, specPath.Child("perDeviceNodeSelection"))
+	n.exactlyOne(specPath, wanted, wanted+", but multiple fields are set")
 }
 
 func validateDeviceNodes(c *check.Checker, d *resourcev1.Device, perDevice bool, path *field.Path) {
@@ -139,11 +139,11 @@ func validateDeviceNodes(c *check.Checker, d *resourcev1.Device, perDevice bool,
 		}
 		return
 	}
-	r := reach{Checker: c}
-	r.node(d.NodeName, "must not be empty", path.Child("nodeName"))
-	r.selector(d.NodeSelector, path.Child("nodeSelector"))
-	r.flag("allNodes", d.AllNodes, path.Child("allNodes"))
-	r.exactlyOne(path, wanted, wanted)
+	n := nodeChoice{Checker: c}
+	n.node(d.NodeName, "must not be empty", path.Child("nodeName"))
+	n.selector(d.NodeSelector, path.Child("nodeSelector"))
+	n.flag("allNodes", d.AllNodes, path.Child("allNodes"))
+	n.exactlyOne(path, wanted, wanted)
 }
 
 func validateDevices(c *check.Checker, spec, old *resourcev1.ResourceSliceSpec) {
@@ -166,13 +166,14 @@ func validateDevices(c *check.Checker, spec, old *resourcev1.ResourceSliceSpec) 
 		})
 }
 
-// isAdvanced devices take so much room that a slice holds fewer of them.
+// isAdvanced reports whether the device has features that need much space, so that a slice may have
+// fewer devices.
 func isAdvanced(d resourcev1.Device) bool { return len(d.Taints) > 0 || len(d.ConsumesCounters) > 0 }
 
-// validateDevice checks a device; old is nil for a new one. Capacities and taints
-// that stay as they were are not held to new rules.
+// validateDevice checks a device; old is nil for a new one. Unchanged capacities and taints are not
+// validated again.
 func validateDevice(c *check.Checker, d, old *resourcev1.Device, path *field.Path) {
-	validateLabel(c, d.Name, path.Child("name"))
+	c.DNSLabel(path.Child("name"), d.Name)
 	if n := len(d.Attributes) + len(d.Capacity); n > resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice {
 		c.Invalid(path, n, fmt.Sprintf("the total number of attributes and capacities must not exceed %d", resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice))
 	}
@@ -199,8 +200,8 @@ func validateDevice(c *check.Checker, d, old *resourcev1.Device, path *field.Pat
 		})
 }
 
-// validateBinding checks the conditions of which the scheduler waits for some, and
-// gives up on others (KEP-5007). Who has one kind needs the other.
+// validateBinding checks the types of the conditions that the scheduler waits for before it binds a
+// pod, and of those that make it give up (KEP-5007). A device needs both or neither.
 func validateBinding(c *check.Checker, success, failure []string, path *field.Path) {
 	succeeded, failed := path.Child("bindingConditions"), path.Child("bindingFailureConditions")
 	validateConditionTypes(c, success, declared(resourcev1.BindingConditionsMaxSize), succeeded)

@@ -10,7 +10,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// Taints keep those away who do not tolerate them, as with nodes.
+// This file holds the rules for taints of devices and for their tolerations.
 
 var (
 	effects   = []resourcev1.DeviceTaintEffect{resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone}
@@ -24,7 +24,7 @@ func validateTaint(c *check.Checker, t resourcev1.DeviceTaint, path *field.Path)
 
 func validateTaintName(c *check.Checker, t *resourcev1.DeviceTaint, path *field.Path) {
 	c.LabelName(path.Child("key"), t.Key)
-	validateLabelValue(c, t.Value, path.Child("value"))
+	c.LabelValue(path.Child("value"), t.Value)
 }
 
 func validateTaintEffect(c *check.Checker, effect resourcev1.DeviceTaintEffect, path *field.Path) {
@@ -56,7 +56,7 @@ func validateToleration(c *check.Checker, t *resourcev1.DeviceToleration, path *
 			c.Invalid(value, t.Value, "must be empty for operator `Exists`")
 		}
 	case resourcev1.DeviceTolerationOpEqual:
-		validateLabelValue(c, t.Value, value)
+		c.LabelValue(value, t.Value)
 	case "":
 		c.Declared().Required(operator, "")
 	default:
@@ -65,8 +65,4 @@ func validateToleration(c *check.Checker, t *resourcev1.DeviceToleration, path *
 	if t.Effect != "" {
 		validateEffect(c, t.Effect, path.Child("effect"))
 	}
-}
-
-func validateLabelValue(c *check.Checker, value string, path *field.Path) {
-	c.LabelValue(path, value)
 }

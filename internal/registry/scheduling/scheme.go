@@ -8,6 +8,6 @@ import "k8s.io/apimachinery/pkg/runtime"
 // The generated validations add themselves to localSchemeBuilder.
 var localSchemeBuilder = runtime.NewSchemeBuilder(registerDefaults)
 
-// AddToScheme gives a scheme that knows the group's types their defaults and declared
-// validations.
+// AddToScheme adds the defaults and declared validations of the group's types to a scheme that has
+// the types.
 var AddToScheme = localSchemeBuilder.AddToScheme

@@ -168,7 +168,7 @@ func (p *Ports) claimed(ctx context.Context) (*big.Int, uint64, error) {
 // bitsOf decodes stored claims. It refuses another range, whose bits are other ports.
 func bitsOf(stored *corev1.RangeAllocation) (*big.Int, error) {
 	if stored.Range != "" && stored.Range != portRange {
-		return nil, apierrors.NewInternalError(fmt.Errorf("the store has node ports of the range %s, and this server hands out %s", stored.Range, portRange))
+		return nil, apierrors.NewInternalError(fmt.Errorf("the store has node ports of the range %s, and this server allocates %s", stored.Range, portRange))
 	}
 	return new(big.Int).SetBytes(stored.Data), nil
 }

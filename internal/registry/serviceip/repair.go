@@ -226,7 +226,7 @@ func (r *Repair) repairPorts(ctx context.Context, claimed *big.Int, settled bool
 	})
 }
 
-// HeldAddresses are the ClusterIPs that a Service holds.
+// HeldAddresses returns the ClusterIPs of a Service.
 func HeldAddresses(s *corev1.Service) []netip.Addr {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -240,14 +240,14 @@ func HeldAddresses(s *corev1.Service) []netip.Addr {
 	return held
 }
 
-// ParseAddress reads an address as the API accepts it: what older versions let
-// pass (leading zeros) too. "None" is no address.
+// ParseAddress parses an address of a Service. It accepts leading zeros, as older versions did. It
+// reports false for anything else, such as "None".
 func ParseAddress(ip string) (netip.Addr, bool) {
 	address, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(ip))
 	return address.Unmap(), ok
 }
 
-// HeldPorts are the node ports that a Service holds, each once.
+// HeldPorts returns the node ports of a Service, without duplicates.
 func HeldPorts(s *corev1.Service) []int32 {
 	switch s.Spec.Type {
 	case corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:

@@ -9,27 +9,27 @@ import (
 	"net/netip"
 )
 
-// span is the addresses of a range that may be handed out: all but the
-// network's own and, in IPv4, the broadcast address.
+// span holds the addresses of a range that can be allocated: all but the network address and, in
+// IPv4, the broadcast address.
 type span struct {
 	first        netip.Addr
 	size, static uint64
 }
 
-// maxHostBits is how large an IPv6 range may be: a /64.
+// maxHostBits limits IPv6 ranges to a /64.
 const maxHostBits = 64
 
-// spanOf is empty for ranges too small or too large to hand out from.
+// spanOf returns an empty span for a range that is too small or too large.
 func spanOf(prefix netip.Prefix) span {
 	bits := prefix.Addr().BitLen() - prefix.Bits()
-	kept := uint64(1) // the network's address
+	kept := uint64(1) // the network address
 	if prefix.Addr().Is4() {
 		kept = 2 // and the broadcast address
 	}
 	if bits > maxHostBits {
 		return span{}
 	}
-	var total uint64 // 0 stands for 2^64, and so total-kept is right
+	var total uint64 // 0 means 2^64: total-kept wraps around to the right size
 	if bits < maxHostBits {
 		total = 1 << bits
 	}
@@ -47,8 +47,7 @@ func (s span) contains(address netip.Addr) bool {
 	return !s.at(s.size - 1).Less(address)
 }
 
-// at is the address that many after the first. The low half of an address is
-// all that differs within a range.
+// at returns the address at an offset from the first. Only the low 64 bits differ within a range.
 func (s span) at(offset uint64) netip.Addr {
 	bytes := s.first.As16()
 	low := binary.BigEndian.Uint64(bytes[8:]) + offset
@@ -60,7 +59,7 @@ func (s span) at(offset uint64) netip.Addr {
 	return address
 }
 
-// offers are the addresses in the order in which they are tried.
+// offers yields the addresses in the order in which they are tried.
 func (s span) offers(random func(n uint64) uint64) iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		for offset := range offers(s.size, s.static, random) {

@@ -11,16 +11,15 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/check"
 )
 
-// This file is what StorageClasses and VolumeAttributesClasses share: a driver,
-// and parameters for it.
+// This file holds the rules that StorageClasses and VolumeAttributesClasses share: those for the
+// driver and its parameters.
 
 func validateProvisioner(c *check.Checker, name string, path *field.Path) {
 	if name == "" {
 		c.Declared().Required(path, "")
 		return
 	}
-	lower := strings.ToLower(name)
-	c.QualifiedName(path, lower)
+	c.QualifiedName(path, strings.ToLower(name))
 }
 
 func validateParameters(c *check.Checker, parameters map[string]string, path *field.Path) {

@@ -101,7 +101,7 @@ func csiDriverWarnings(_ context.Context, d, old *storagev1.CSIDriver) []string 
 
 var specPath = field.NewPath("spec")
 
-// attachPath is spelt as clients know it from errors, not as in manifests.
+// attachPath is spelled as in upstream's errors; the field is attachRequired.
 var attachPath = specPath.Child("attachedRequired")
 
 func validateCSIDriver(_ context.Context, c *check.Checker, d *storagev1.CSIDriver) {

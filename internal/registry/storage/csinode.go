@@ -17,7 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// CSINode lists the drivers of a node, whose name it has.
+// CSINode lists the drivers of the node with the same name.
 var CSINode = generic.Kind[*storagev1.CSINode]{
 	Name: "CSINode", Plural: "csinodes", ClusterScoped: true,
 	Metadata:   generic.Metadata{ValidateAsNew: true},
@@ -27,7 +27,7 @@ var CSINode = generic.Kind[*storagev1.CSINode]{
 	Status:     func(n *storagev1.CSINode) any { return &n.Status },
 	Generation: generic.NoGeneration,
 	StatusUpdate: generic.Update[*storagev1.CSINode]{
-		// All that a status could hold, the health of volumes, is alpha (KEP-1432).
+		// The only field of the status, the health of volumes, is alpha (KEP-1432).
 		Prepare: func(_ context.Context, n, old *storagev1.CSINode) {
 			n.Status = old.Status
 			metav1.ResetObjectMetaForStatus(&n.ObjectMeta, &old.ObjectMeta)
@@ -60,9 +60,7 @@ func validateNodeDriver(c *check.Checker, driver *storagev1.CSINodeDriver, path 
 	const longest = 256
 	c.DriverName(path.Child("name"), driver.Name)
 	id := path.Child("nodeID")
-	if driver.NodeID == "" {
-		c.Required(id, "")
-	}
+	c.NonEmpty(id, driver.NodeID)
 	if len(driver.NodeID) > longest {
 		c.Invalid(id, driver.NodeID, fmt.Sprintf("must be %d characters or less", longest))
 	}
@@ -71,7 +69,7 @@ func validateNodeDriver(c *check.Checker, driver *storagev1.CSINodeDriver, path 
 	}
 }
 
-// validateTopologyKeys reports what is wrong with a key at its driver.
+// validateTopologyKeys reports errors of keys at the path of the driver.
 func validateTopologyKeys(c *check.Checker, keys []string, driver *field.Path) {
 	seen := sets.New[string]()
 	for _, key := range keys {

@@ -21,8 +21,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// CSIStorageCapacity is the room that is left for volumes of a class in a part
-// of the cluster.
+// CSIStorageCapacity publishes the free capacity for volumes of a class in a part of the cluster.
 var CSIStorageCapacity = generic.Kind[*storagev1.CSIStorageCapacity]{
 	Name: "CSIStorageCapacity", Plural: "csistoragecapacities",
 	Metadata: generic.Metadata{ValidateAsNew: true},

@@ -23,7 +23,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// A class with one of these annotations is that of claims which name none.
+// A class with one of these annotations is the default for claims without a class.
 const (
 	defaultAnnotation      = "storageclass.kubernetes.io/is-default-class"
 	olderDefaultAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
@@ -65,8 +65,8 @@ func SetDefaults_StorageClass(c *storagev1.StorageClass) {
 	}
 }
 
-// classStore marks the default class in lists of classes: among several, that is
-// the youngest.
+// classStore marks the default class in lists. If several classes are marked as default, it is the
+// newest.
 type classStore struct{ *generic.Store }
 
 func (s *classStore) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
@@ -81,7 +81,7 @@ func (s *classStore) ConvertToTable(ctx context.Context, object, options runtime
 	return table, nil
 }
 
-// defaultClass is the index of the class that claims get, or -1.
+// defaultClass returns the index of the default class, or -1.
 func defaultClass(classes []storagev1.StorageClass) int {
 	found := -1
 	for i := range classes {
@@ -147,25 +147,25 @@ func validateBindingMode(c *check.Checker, mode *storagev1.VolumeBindingMode, pa
 	check.OneOf(c, path, *mode, storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer)
 }
 
-// topology is a term as what it means: for each label the set of its values.
+// topology is the meaning of a term: a set of values for each label.
 type topology map[string]sets.Set[string]
 
 func validateTopologies(c *check.Checker, terms []corev1.TopologySelectorTerm, path *field.Path) {
 	var seen []topology
 	for i, term := range terms {
 		at := path.Index(i).Child("matchLabelExpressions")
-		means := validateTopology(c, term, at)
-		repeats := func(other topology) bool { return equality.Semantic.DeepEqual(means, other) }
+		labels := validateTopology(c, term, at)
+		isEqual := func(other topology) bool { return equality.Semantic.DeepEqual(labels, other) }
 		// A term without labels counts as a repetition too.
-		if len(means) == 0 || slices.ContainsFunc(seen, repeats) {
+		if len(labels) == 0 || slices.ContainsFunc(seen, isEqual) {
 			c.Duplicate(at, "")
 		}
-		seen = append(seen, means)
+		seen = append(seen, labels)
 	}
 }
 
 func validateTopology(c *check.Checker, term corev1.TopologySelectorTerm, path *field.Path) topology {
-	means := topology{}
+	labels := topology{}
 	for i, expression := range term.MatchLabelExpressions {
 		key, values := path.Index(i).Child("key"), path.Index(i).Child("values")
 		if len(expression.Values) == 0 {
@@ -176,10 +176,10 @@ func validateTopology(c *check.Checker, term corev1.TopologySelectorTerm, path *
 			check.Unique(c, values.Index(j), set, value)
 		}
 		c.LabelName(key, expression.Key)
-		if _, twice := means[expression.Key]; twice {
+		if _, twice := labels[expression.Key]; twice {
 			c.Duplicate(key, expression.Key)
 		}
-		means[expression.Key] = set
+		labels[expression.Key] = set
 	}
-	return means
+	return labels
 }

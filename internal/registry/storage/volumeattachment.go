@@ -65,8 +65,7 @@ func validateVolumeAttachmentUpdate(ctx context.Context, c *check.Checker, a, ol
 	c.Declared().Immutable(specPath, a.Spec, old.Spec)
 }
 
-// validateVolumeAttachmentStatus holds a write of the status to all that holds for
-// the object, its metadata with it.
+// validateVolumeAttachmentStatus checks the whole object, with its metadata.
 func validateVolumeAttachmentStatus(ctx context.Context, c *check.Checker, a, old *storagev1.VolumeAttachment) {
 	validateVolumeAttachmentUpdate(ctx, c, a, old)
 	c.Add(apivalidation.ValidateObjectMetaAccessor(a, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)

@@ -15,8 +15,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// VolumeAttributesClass is a set of attributes that a volume can be changed to
-// (KEP-3751).
+// VolumeAttributesClass holds attributes that can be applied to a volume (KEP-3751).
 var VolumeAttributesClass = generic.Kind[*storagev1.VolumeAttributesClass]{
 	Name: "VolumeAttributesClass", Plural: "volumeattributesclasses", ShortNames: []string{"vac"}, ClusterScoped: true,
 	Metadata:       generic.Metadata{ValidateAsNew: true},

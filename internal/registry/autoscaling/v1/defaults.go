@@ -9,8 +9,8 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 )
 
-// SetDefaults_HorizontalPodAutoscaler leaves the metric that is measured by
-// default to the conversion, which sees all metrics.
+// SetDefaults_HorizontalPodAutoscaler does not set the default metric. The conversion does, because
+// it knows all metrics.
 func SetDefaults_HorizontalPodAutoscaler(obj *autoscalingv1.HorizontalPodAutoscaler) {
 	obj.Spec.MinReplicas = cmp.Or(obj.Spec.MinReplicas, new(int32(1)))
 }

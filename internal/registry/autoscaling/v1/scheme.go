@@ -8,6 +8,6 @@ import "k8s.io/apimachinery/pkg/runtime"
 // The generated validations add themselves to localSchemeBuilder.
 var localSchemeBuilder = runtime.NewSchemeBuilder(RegisterDefaults, addConversions)
 
-// AddToScheme gives a scheme that knows the group's types their defaults,
-// declared validations and conversions.
+// AddToScheme adds the defaults, declared validations and conversions of the group's types to a
+// scheme that has the types.
 var AddToScheme = localSchemeBuilder.AddToScheme

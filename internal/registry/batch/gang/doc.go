@@ -1,10 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gang holds the declared validations of the types by which a Job may ask
-// for its pods to be scheduled together. They belong to a version of the group
-// scheduling that is alpha, which is not served; a Job's field of these types is
-// dropped, but the generated validations of Job name them all the same.
+// Package gang holds the declared validations of the types with which a Job requests gang
+// scheduling of its pods. They belong to an alpha version of the group scheduling, which is not
+// served. Jobs drop their field of these types, but the generated validations of Job refer to it.
 //
 // +k8s:validation-gen=TypesWithSuffix=WorkloadPodGroupSchedulingPolicy
 // +k8s:validation-gen=TypesWithSuffix=WorkloadPodGroupSchedulingConstraints
