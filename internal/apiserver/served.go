@@ -61,6 +61,24 @@ func (s *Server) AwaitServed(ctx context.Context) error {
 	}
 }
 
+// AwaitDefinitions returns once the resources of all stored CustomResourceDefinitions are served, as
+// AwaitServed does. Without definitions it returns at once: discovery is not polled during a start.
+func (s *Server) AwaitDefinitions(ctx context.Context) error {
+	ticker := clock.RealClock{}.NewTicker(servedInterval)
+	defer ticker.Stop()
+	for !s.definitions.Informer().HasSynced() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C():
+		}
+	}
+	if len(s.allDefinitions()) == 0 {
+		return nil
+	}
+	return s.AwaitServed(ctx)
+}
+
 // undecidedDefinitions returns the names of definitions whose conditions
 // k8s.io/apiextensions-apiserver's controllers have not written yet. It returns none before the
 // informer has synced; then discovery lists no custom resources either.

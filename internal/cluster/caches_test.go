@@ -39,6 +39,11 @@ func TestCachesSeeNewObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for end := time.Now().Add(30 * time.Second); !c.controllerStarts.Complete(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the controllers do not start")
+		}
+	}
 	web := metav1.ObjectMeta{Namespace: "default", Name: "web", Labels: map[string]string{"app": "web"}}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: web.Labels},
 		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "c", Image: "v1"}}}}
@@ -58,7 +63,7 @@ func TestCachesSeeNewObjects(t *testing.T) {
 		}
 		version := object.GetResourceVersion()
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-			seen, known := c.caches.Seen(kind, version)
+			seen, known := c.seen(kind, version)
 			if seen && known {
 				break
 			}
@@ -66,11 +71,11 @@ func TestCachesSeeNewObjects(t *testing.T) {
 				t.Fatalf("%v at %s: seen %v, known %v", kind, version, seen, known)
 			}
 		}
-		if seen, known := c.caches.Seen(kind, "9000000000000"); seen || !known {
+		if seen, known := c.seen(kind, "9000000000000"); seen || !known {
 			t.Errorf("%v that was never written: seen %v, known %v", kind, seen, known)
 		}
 	}
-	if seen, known := c.caches.Seen(schema.GroupKind{Group: "networking.k8s.io", Kind: "NetworkPolicy"}, "9000000000000"); !seen || known {
+	if seen, known := c.seen(schema.GroupKind{Group: "networking.k8s.io", Kind: "NetworkPolicy"}, "9000000000000"); !seen || known {
 		t.Errorf("network policies, which no controller watches: seen %v, known %v", seen, known)
 	}
 }

@@ -38,7 +38,7 @@ type Cluster struct {
 	reviews review.Reviews
 	caches  controllers.Caches
 	serving serving
-	// controllerStarts learns which controllers have started.
+	// controllerStarts counts the controllers that have not started yet.
 	controllerStarts control.Starts
 	machine          *machine
 
@@ -219,8 +219,8 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	c.parts.start("controllers", c.fail, manager.Start)
 	c.parts.start("garbage collector", c.fail, collector.Run)
 	c.parts.start("scheduler", c.fail, schedule.Run)
-	if err := c.controllerStarts.Wait(ctx); err != nil {
-		return err
+	if !manager.GetCache().WaitForCacheSync(ctx) {
+		return ctx.Err()
 	}
 	if err := await(ctx, collector.Synced()); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/discovery"
@@ -138,7 +139,7 @@ func (c *Cluster) newCollector() (*collector.Collector, error) {
 		return nil, err
 	}
 	return collector.New(collector.Options{
-		Metadata: objects, Discovery: resources, Served: c.server.AwaitServed, Events: events, Clock: c.config.Clock,
+		Metadata: objects, Discovery: resources, Served: c.server.AwaitDefinitions, Events: events, Clock: c.config.Clock,
 		Busy: c.server.Busy, Records: c.backend.Records(),
 	}), nil
 }
@@ -155,8 +156,18 @@ func (c *Cluster) connectReviews(known *collector.Collector) error {
 		Collector: known, Metadata: known.Metadata, Objects: objects, Discovery: known.Discovery,
 		Records: c.backend.Records(), History: c.backend.History(),
 		ConfigFor: func(caller user.Info, agent string) *rest.Config { return configFor(c.server, identity{caller, agent}) },
-		Seen:      c.caches.Seen,
+		Seen:      c.seen,
 		Clock:     c.config.Clock,
 	})
 	return nil
+}
+
+// seen reports whether the controllers' caches have reached a resource version of a kind, and whether
+// they have the kind. Until all controllers have started, which a start does not wait for, every kind
+// may be one of theirs.
+func (c *Cluster) seen(kind schema.GroupKind, resourceVersion string) (seen, known bool) {
+	if !c.controllerStarts.Complete() {
+		return false, true
+	}
+	return c.caches.Seen(kind, resourceVersion)
 }

@@ -65,6 +65,11 @@ func (d *disk) plugIn(t *testing.T) {
 		t.Fatalf("mount: %v: %s", err, out)
 	}
 	d.mounted = true
+	// A process that made a mount namespace meanwhile, such as a container runtime's, keeps the file
+	// system without power, and the kernel mounts that one again.
+	if _, err := os.ReadDir(d.mount); err != nil {
+		t.Fatalf("the disk is still without power: %v; stop what starts containers on this machine, and run the test again", err)
+	}
 }
 
 // unplug unmounts the disk, on which no process may have an open file.

@@ -56,7 +56,7 @@ type Env struct {
 	Events record.EventRecorder
 	// Clock is the only source of time.
 	Clock clock.WithTicker
-	// Starts, if set, learns when the controller has started.
+	// Starts, if set, counts the controller until it has started.
 	Starts *Starts
 }
 

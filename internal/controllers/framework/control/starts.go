@@ -4,63 +4,30 @@
 package control
 
 import (
-	"context"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Starts waits until controllers have started: their watches have synced, so that the shared cache
-// has every kind that they watch. The manager's cache alone is synced earlier, because a controller
-// adds its kinds only when it starts.
+// Starts counts the controllers that have not started yet. When one has, its watches have synced, and
+// the shared cache has every kind that it watches. The manager's cache alone is synced earlier,
+// because a controller adds its kinds only when it starts.
 type Starts struct {
-	mu      sync.Mutex
-	pending int
-	// none is closed when pending drops to 0; nil if nothing waits.
-	none chan struct{}
+	pending atomic.Int32
 }
 
-// Wait waits until every controller has started, or ctx ends.
-func (s *Starts) Wait(ctx context.Context) error {
-	select {
-	case <-s.started():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// Complete reports whether every controller has started.
+func (s *Starts) Complete() bool { return s.pending.Load() == 0 }
 
-func (s *Starts) started() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.none == nil {
-		s.none = make(chan struct{})
-		if s.pending == 0 {
-			close(s.none)
-		}
-	}
-	return s.none
-}
-
-// expect registers a controller, and returns a function to call when it has started. Controllers
-// must be registered before Wait is called.
+// expect registers a controller, and returns a function to call when it has started.
 func (s *Starts) expect() (started func()) {
 	if s == nil {
 		return func() {}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pending++
-	return sync.OnceFunc(s.done)
-}
-
-func (s *Starts) done() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pending--; s.pending == 0 && s.none != nil {
-		close(s.none)
-	}
+	s.pending.Add(1)
+	return sync.OnceFunc(func() { s.pending.Add(-1) })
 }
 
 // queue is the queue of a controller. Workers first read it after the controller's watches have
