@@ -38,7 +38,7 @@ type AuthenticationOptions struct {
 	// WebhookConfigFile is a kubeconfig of a service that answers TokenReviews of
 	// WebhookVersion, v1 or v1beta1.
 	WebhookConfigFile, WebhookVersion string
-	// WebhookCacheTTL is how long its answers are cached; DefaultTokenWebhookCacheTTL if 0, not
+	// WebhookCacheTTL is the time that its answers are cached; DefaultTokenWebhookCacheTTL if 0, not
 	// at all if negative.
 	WebhookCacheTTL time.Duration
 }

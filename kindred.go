@@ -61,13 +61,13 @@ type Options struct {
 	// EncryptionProviderConfigAutomaticReload it is reloaded when it changes.
 	EncryptionProviderConfig                string
 	EncryptionProviderConfigAutomaticReload bool
-	// HistoryRetention is how long past states of objects, deleted ones included, can be read;
+	// HistoryRetention is the time that past states of objects, deleted ones included, can be read;
 	// DefaultHistoryRetention if 0, at least 5 minutes.
 	HistoryRetention time.Duration
 	// HistorySize is how many bytes of etcd's database may be in use before history is removed
 	// early, except that of the last 5 minutes; DefaultHistorySize if 0.
 	HistorySize int64
-	// DeletionRecords is how long records of deletions are kept; DefaultDeletionRecords if 0, at
+	// DeletionRecords is the time that records of deletions are kept; DefaultDeletionRecords if 0, at
 	// least a minute.
 	DeletionRecords time.Duration
 	// ContainerRuntimeEndpoint is the CRI v1 endpoint of a container runtime

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// startLimit is how long a start may take; on an idle machine it is a second.
+	// startLimit is the time that a start may take; on an idle machine it is a second.
 	startLimit = time.Minute
-	// stopLimit is how long a stop may take before the process is killed.
+	// stopLimit is the time that a stop may take before the process is killed.
 	stopLimit = 10 * time.Second
 	// logTail is how much of the log of a failed test's cluster is shown, in bytes.
 	logTail = 16 << 10

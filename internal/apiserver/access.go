@@ -43,7 +43,7 @@ var publicPaths = []serverconfig.AnonymousAuthCondition{
 	{Path: "/livez"}, {Path: "/readyz"}, {Path: "/healthz"}, {Path: "/version"},
 }
 
-// tokenCacheTTL is how long the verification of a token is cached.
+// tokenCacheTTL is the time that the verification of a token is cached.
 const tokenCacheTTL = 10 * time.Second // as upstream
 
 // issuerURL is the issuer of service account tokens, and their audience.

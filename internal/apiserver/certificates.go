@@ -51,7 +51,7 @@ func (s *servingCertificate) CurrentCertKeyContent() ([]byte, []byte) {
 }
 
 const (
-	// certificateCacheTTL is how long the verification of a certificate is cached, as tokenCacheTTL
+	// certificateCacheTTL is the time that the verification of a certificate is cached, as tokenCacheTTL
 	// for tokens.
 	certificateCacheTTL = 10 * time.Second
 	// certificateCacheSize is how many certificates are cached.

@@ -177,5 +177,5 @@ func dropManagedFields(object any) (any, error) {
 
 var allDefinitions = mergeDefinitions(definitions.GetOpenAPIDefinitions)
 
-// shutdownTimeout is how long requests in progress may take when the server stops.
+// shutdownTimeout is the time that requests in progress may take when the server stops.
 const shutdownTimeout = time.Second

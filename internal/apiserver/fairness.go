@@ -91,7 +91,7 @@ func (f *fairness) ensure(ctx context.Context) error {
 	return flowcontrol.Ensure(ctx, f.client, f.schemas, f.levels)
 }
 
-// fairnessPeriod is how often the objects are checked, as upstream.
+// fairnessPeriod is the interval at which the objects are checked, as upstream.
 const fairnessPeriod = time.Minute
 
 // start maintains the objects as long as the server runs.

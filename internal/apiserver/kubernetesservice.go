@@ -38,7 +38,7 @@ import (
 const (
 	kubernetesName = "kubernetes"
 	httpsPort      = 443
-	// refreshInterval is how often the endpoints are reconciled, as upstream.
+	// refreshInterval is the interval at which the endpoints are reconciled, as upstream.
 	refreshInterval = 10 * time.Second
 )
 

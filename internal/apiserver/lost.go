@@ -35,7 +35,7 @@ type storeGate struct {
 
 const (
 	gateInterval = time.Second
-	// gateFailures is how many consecutive checks must fail.
+	// gateFailures is the number of consecutive checks that must fail.
 	gateFailures = 2
 )
 

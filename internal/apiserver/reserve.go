@@ -42,7 +42,7 @@ type reserve struct {
 	err     error
 }
 
-// reserveCheck is how long the free space is cached.
+// reserveCheck is the time for which the free space is cached.
 const reserveCheck = time.Second
 
 // newReserve returns nil if etcd is external, or no bytes are to stay free.

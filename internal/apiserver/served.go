@@ -23,11 +23,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// establishLimit is how long a start waits until stored definitions are established. Establishing
+// establishLimit is the time that a start waits until stored definitions are established. Establishing
 // is a write, which is refused if the disk is full: the cluster must start nevertheless.
 const establishLimit = 10 * time.Second
 
-// servedInterval is how often AwaitServed checks.
+// servedInterval is the interval at which AwaitServed checks.
 const servedInterval = 10 * time.Millisecond
 
 // AwaitServed returns once every resource that this server serves answers and is listed in

@@ -216,7 +216,7 @@ func (s *Server) awaitStart() {
 	}
 }
 
-// startLimit is how long a stop waits for the hook.
+// startLimit is the time that a stop waits for the hook.
 const startLimit = 5 * time.Second
 
 // newMain returns the server of the built-in groups.

@@ -21,7 +21,7 @@ func tuneGC() {
 	}
 }
 
-// settling is how long a cluster works on its start after it is ready, for example on its OpenAPI
+// settling is the time that a cluster works on its start after it is ready, for example on its OpenAPI
 // documents.
 const settling = 5 * time.Second
 

@@ -20,7 +20,7 @@ import (
 const (
 	// requestSeconds is the time limit of each request, after which progress is shown.
 	requestSeconds = 2
-	// stuckAfter is how long an undeletion continues without progress.
+	// stuckAfter is the time that an undeletion continues without progress.
 	stuckAfter = 2 * time.Minute
 	// pauseBetween is the delay after a request that made no progress.
 	pauseBetween = time.Second

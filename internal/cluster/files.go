@@ -39,7 +39,7 @@ func (c *Cluster) writeKubeconfig(admin *pki.Pair) error {
 	}.Write(c.config.Dir.Kubeconfig())
 }
 
-// renewalInterval is how often certificates in use are checked. They are renewed when a third of
+// renewalInterval is the interval at which certificates in use are checked. They are renewed when a third of
 // their validity is left, which is months.
 const renewalInterval = time.Hour
 

@@ -96,11 +96,11 @@ func (o Options) withDefaults() (Options, error) {
 
 // The periods and limits of the agent.
 const (
-	// relistPeriod is how often the pods of the runtime are compared with what workers last saw, in
+	// relistPeriod is the interval at which the pods of the runtime are compared with what workers last saw, in
 	// case an event was missed.
 	relistPeriod = 15 * time.Second
 	relistJitter = 0.5
-	// statusPeriod is how often an unchanged Node status is written. statusCheck is how often the
+	// statusPeriod is the interval at which an unchanged Node status is written. statusCheck is how often the
 	// status is computed, unreadyCheck the same until the node is ready.
 	statusPeriod = 5 * time.Minute
 	statusCheck  = 10 * time.Second
@@ -111,6 +111,6 @@ const (
 	// registerRetry is the pause before the Node is registered again.
 	registerRetry = 200 * time.Millisecond
 	connectLimit  = 10 * time.Second
-	// leaveLimit is how long an agent that stops waits for actions that must finish.
+	// leaveLimit is the time that an agent that stops waits for actions that must finish.
 	leaveLimit = 1500 * time.Millisecond
 )

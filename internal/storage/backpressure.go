@@ -19,7 +19,7 @@ const (
 	// maxInFlight is how many events may be on their way from the store through the watch
 	// cache. It is the length of the queue that the cache gives to a watch of a quiet resource.
 	maxInFlight = 10
-	// maxDelay is how long an event is delayed at most. It only matters if a watch is stuck:
+	// maxDelay is the maximum delay of an event. It only matters if a watch is stuck:
 	// the cache then ends it, as it would without the delay.
 	maxDelay = 100 * time.Millisecond
 )

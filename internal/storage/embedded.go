@@ -113,10 +113,10 @@ func openEmbedded(ctx context.Context, dir string, c clock.Clock, r Retention) (
 }
 
 const (
-	// noteLimit is how long a stop may take to record the state of the store. A database of one
+	// noteLimit is the time that a stop may take to record the state of the store. A database of one
 	// GiB takes about as long.
 	noteLimit = time.Second
-	// abandonAfter is how long an interrupted start waits for etcd to close its files.
+	// abandonAfter is the time that an interrupted start waits for etcd to close its files.
 	abandonAfter = 1500 * time.Millisecond
 )
 
@@ -160,7 +160,7 @@ func startServer(ctx context.Context, conf config.ServerConfig, failed *failure)
 	return nil, ctx.Err()
 }
 
-// stallLimit is how long etcd may be without work and still not ready. An election takes 0.2 s.
+// stallLimit is the time that etcd may be without work and still not ready. An election takes 0.2 s.
 const stallLimit = 20 * time.Second
 
 // awaitServer waits until etcd has applied its log. It fails after limit on a member that cannot

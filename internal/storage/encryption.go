@@ -138,5 +138,5 @@ func (b *Backend) Readable(resource schema.GroupResource, prefix string) error {
 	return nil
 }
 
-// readableTimeout is how long etcd, or a KMS plugin, may take to answer.
+// readableTimeout is the time that etcd, or a KMS plugin, may take to answer.
 const readableTimeout = 10 * time.Second

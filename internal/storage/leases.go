@@ -19,7 +19,7 @@ import (
 type leases struct {
 	client *clientv3.Client
 	clock  clock.PassiveClock
-	// ttl is how long a key lives at least. It lives longer by at most the time during which
+	// ttl is the minimum lifetime of a key. It lives longer by at most the time during which
 	// new keys get the same lease.
 	ttl time.Duration
 

@@ -16,7 +16,7 @@ import (
 const (
 	// pinPrefix has a key for each pin. Its value is the pinned revision.
 	pinPrefix = ownPrefix + "history/pins/"
-	// pinTime is how long a pin lasts that is not removed. It is longer than a request (the API
+	// pinTime is the lifetime of a pin that is not removed. It is longer than a request (the API
 	// server's --request-timeout is a minute), so that successive requests of one task find
 	// their revision, and short, because a process that is killed removes no pins.
 	pinTime = 2 * time.Minute

@@ -13,12 +13,12 @@ import (
 // Retention bounds the history that the store keeps: past states of objects, deleted ones
 // included.
 type Retention struct {
-	// Age is how long a state can be read after it was replaced or deleted.
+	// Age is the time that a state can be read after it was replaced or deleted.
 	Age time.Duration
 	// Size is how many bytes of the database may be in use before history younger than Age is
 	// removed too. Current objects count, and are never removed.
 	Size int64
-	// Deletions is how long records of deletions are kept.
+	// Deletions is the time that records of deletions are kept.
 	Deletions time.Duration
 }
 

@@ -25,7 +25,7 @@ import (
 	"github.com/kindred-project/kindred/test/servers"
 )
 
-// rounds is how often the two servers alternate for an operation, so that the load of the machine
+// rounds is the number of times that the two servers alternate for an operation, so that the load of the machine
 // affects both.
 const rounds = 5
 

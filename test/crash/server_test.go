@@ -20,7 +20,7 @@ import (
 	"github.com/kindred-project/kindred/test/servers"
 )
 
-// boundedEnd is how long a process may run without its disk.
+// boundedEnd is the time that a process may run without its disk.
 const boundedEnd = 10 * time.Second
 
 // server is a process of "kindred up" with simulated nodes.

@@ -218,7 +218,7 @@ func (o *stored) same(what string, r request) pair {
 }
 
 const (
-	// settleTime is how long a stored object must not have changed, and maxReads how often it is read
+	// settleTime is the time that a stored object must not have changed, and maxReads how often it is read
 	// until then: the servers themselves change a few kinds (the names of a
 	// CustomResourceDefinition, the availability of an APIService).
 	settleTime = 40 * time.Millisecond

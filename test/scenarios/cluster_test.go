@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// startLimit is how long a cluster may take to be ready on a busy machine.
+	// startLimit is the time that a cluster may take to be ready on a busy machine.
 	startLimit = 90 * time.Second
 	// stopLimit is the documented limit of a clean stop.
 	stopLimit = 2 * time.Second

@@ -32,7 +32,7 @@ type OwnershipTreeSpec struct {
 	Depth *int32 `json:"depth,omitempty"`
 }
 
-// Readiness is whether an object has reached the state that its spec asks for.
+// Readiness describes the progress of an object towards the state that its spec asks for.
 type Readiness string
 
 const (
@@ -66,7 +66,7 @@ type TreeObject struct {
 	// +optional
 	// +listType=set
 	Finalizers []string `json:"finalizers,omitempty"`
-	// readiness is whether the object has reached the state that its spec asks for.
+	// readiness describes the progress of the object towards the state that its spec asks for.
 	Readiness Readiness `json:"readiness"`
 	// message explains the readiness, for example "2 of 3 replicas are available".
 	// +optional

@@ -24,7 +24,7 @@ type response struct {
 	cancel  context.CancelFunc
 	header  http.Header
 	started chan struct{}
-	// ahead is how many bytes the server may write ahead of the reader; maxBuffered by default.
+	// ahead is the number of bytes that the server may write ahead of the reader; maxBuffered by default.
 	ahead int
 	// detach has functions that unregister the callbacks of this response from contexts.
 	detach []func() bool

@@ -2750,7 +2750,7 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 					},
 					"readiness": {
 						SchemaProps: spec.SchemaProps{
-							Description: "readiness is whether the object has reached the state that its spec asks for.",
+							Description: "readiness describes the progress of the object towards the state that its spec asks for.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",

@@ -30,11 +30,11 @@ import (
 )
 
 const (
-	// readyTimeout is how long the issuers of a changed configuration may take to return their keys.
+	// readyTimeout is the time that the issuers of a changed configuration may take to return their keys.
 	readyTimeout = time.Minute
-	// readyPoll is how often it is checked whether they have.
+	// readyPoll is the interval at which the keys are checked.
 	readyPoll = 100 * time.Millisecond
-	// retireDelay is how long replaced authenticators stay, for requests in progress.
+	// retireDelay is the time that replaced authenticators stay, for requests in progress.
 	retireDelay = time.Minute
 )
 

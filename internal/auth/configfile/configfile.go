@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// interval is how often a file is read if the kernel reports no changes.
+// interval is the interval at which a file is read if the kernel reports no changes.
 const interval = time.Minute // as upstream
 
 // Follow calls accept with each new content of the file, until ctx is done. If accept returns an

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// answeredTTL is how long a request is kept after it was denied, failed or issued;
-	// pendingTTL is how long it may be pending.
+	// answeredTTL is the time that a request is kept after it was denied, failed or issued;
+	// pendingTTL is the time that it may be pending.
 	answeredTTL = time.Hour
 	pendingTTL  = 24 * time.Hour
 )

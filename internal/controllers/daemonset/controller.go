@@ -45,7 +45,7 @@ const (
 	// Failed pods of a node are replaced after 1 s, 2 s, 4 s ... up to 15 minutes: a node
 	// that rejects a pod often rejects the next one.
 	initialBackoff, maxBackoff = time.Second, 15 * time.Minute
-	// backoffGCInterval is how often the backoff of nodes without failures is dropped.
+	// backoffGCInterval is the interval at which the backoff of nodes without failures is dropped.
 	backoffGCInterval = time.Minute
 )
 

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// minDelay is how long a failed pod is not replaced. It doubles with each
+	// minDelay is the time for which a failed pod is not replaced. It doubles with each
 	// consecutive failure, up to maxDelay.
 	minDelay = 10 * time.Second
 	maxDelay = 10 * time.Minute

@@ -37,7 +37,7 @@ const (
 	// minDelay and maxDelay limit the time between two passes.
 	minDelay = 20 * time.Millisecond
 	maxDelay = 10 * time.Second
-	// finalCheckDelay is how long after its removal a namespace is checked again: by then
+	// finalCheckDelay is the time after its removal at which a namespace is checked again: by then
 	// every request that was admitted before has been stored.
 	finalCheckDelay = 5 * time.Second
 )

@@ -19,7 +19,7 @@ const (
 	// discoveryTTL limits the use of a cached discovery: aggregated APIs change without
 	// a change of CRDs.
 	discoveryTTL = 10 * time.Second
-	// discoveryLag is how long the discovery document may lag behind a change of CRDs.
+	// discoveryLag is the time that the discovery document may lag behind a change of CRDs.
 	// A discovery within that time is not cached.
 	discoveryLag = 5 * time.Second
 )

@@ -22,7 +22,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
-// monitorPeriod is how often a node that is not ready is checked without an event (upstream's
+// monitorPeriod is the interval at which a node that is not ready is checked without an event (upstream's
 // --node-monitor-period), since its zone may have changed.
 const monitorPeriod = 5 * time.Second
 

@@ -33,7 +33,7 @@ const Name = "pod-garbage-collector"
 const (
 	// period is the time between two checks.
 	period = 20 * time.Second
-	// quarantine is how long a node must be missing before its pods are deleted: the
+	// quarantine is the time that a node must be missing before its pods are deleted: the
 	// cache may not have the node yet.
 	quarantine = 40 * time.Second
 	// threshold is how many ended pods are kept.

@@ -40,13 +40,13 @@ const Name = "resourcequota-controller"
 
 const (
 	workers = 5
-	// resync is how often each quota is counted without an event, as upstream does: a pod
+	// resync is the interval at which each quota is counted without an event, as upstream does: a pod
 	// stops counting at the end of its grace period without an event.
 	resync = 5 * time.Minute
-	// unservedDelay is how often discovery is checked for a kind that is not served. It is for
+	// unservedDelay is the interval at which discovery is checked for a kind that is not served. It is for
 	// aggregated APIs; those of CRDs have events.
 	unservedDelay = 30 * time.Second
-	// watchStartTimeout is how long a new watch may take to list the objects, before the
+	// watchStartTimeout is the time that a new watch may take to list the objects, before the
 	// quota is counted without that kind. Admission refuses all requests while usage is
 	// missing.
 	watchStartTimeout = 5 * time.Second

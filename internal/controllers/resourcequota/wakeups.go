@@ -28,7 +28,7 @@ const (
 	// countDelay delays the count after a creation, which admission has charged already, so
 	// that one count covers many creations.
 	countDelay = time.Second
-	// crdServedWithin is how long the server may take to serve a changed CRD.
+	// crdServedWithin is the time that the server may take to serve a changed CRD.
 	crdServedWithin = 10 * time.Second
 )
 

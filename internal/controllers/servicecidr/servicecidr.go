@@ -34,7 +34,7 @@ const Name = "service-cidrs-controller"
 
 const (
 	finalizer = "networking.k8s.io/service-cidr-finalizer"
-	// gracePeriod is how long an unused range is kept after its deletion, so that all API
+	// gracePeriod is the time that an unused range is kept after its deletion, so that all API
 	// servers stop allocating from it.
 	gracePeriod = 10 * time.Second
 	// managedBy is the value of the managed-by label of addresses claimed by API servers.

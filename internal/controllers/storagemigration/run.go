@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// servedWithin is how long after the creation of a migration its resource may take to be
+	// servedWithin is the time that the resource of a new migration may take to be
 	// served: a new CRD is not served immediately.
 	servedWithin = time.Minute
 	// page is the number of objects in one list.

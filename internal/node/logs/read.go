@@ -39,7 +39,7 @@ type Options struct {
 // stampFormat always has nine digits, so that columns line up and lines sort by time.
 const stampFormat = "2006-01-02T15:04:05.000000000Z07:00"
 
-// checkPeriod is how often a follower checks whether the container runs while its log does not
+// checkPeriod is the interval at which a follower checks whether the container runs while its log does not
 // change.
 const checkPeriod = time.Second
 

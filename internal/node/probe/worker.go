@@ -30,7 +30,7 @@ const (
 	eventWarning   = "ProbeWarning"
 )
 
-// maxTries is how often an attempt is made that itself fails.
+// maxTries is the number of attempts, if each of them fails.
 const maxTries = 3
 
 // worker is one probe of one container.

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// issueWait is how long one attempt waits for a pod's first certificate. refreshCheck is how
+	// issueWait is the time that one attempt waits for a pod's first certificate. refreshCheck is how
 	// often a pending renewal is checked.
 	issueWait    = 30 * time.Second
 	refreshCheck = 10 * time.Second

@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// trustPeriod is how often trust bundles are read. They are not watched, because roots change rarely and
+// trustPeriod is the interval at which trust bundles are read. They are not watched, because roots change rarely and
 // are published long before they are needed.
 const trustPeriod = time.Minute
 

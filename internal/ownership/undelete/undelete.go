@@ -180,7 +180,7 @@ type undeletion struct {
 	// before is the earlier restoration of a root that exists; nil if there was none.
 	before       *deletion.Restoration
 	began, until time.Time
-	// reading is how long it took to read the graph.
+	// reading is the time that it took to read the graph.
 	reading   time.Duration
 	postponed postponed
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// defaultTokenSeconds is how long a projected service account token lives.
+// defaultTokenSeconds is the lifetime of a projected service account token.
 const defaultTokenSeconds int64 = 60 * 60
 
 // SetDefaults_Volume makes a volume without a source an emptyDir.

@@ -22,7 +22,7 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// eventTTL is how long events are kept, in seconds: upstream's --event-ttl.
+// eventTTL is the time that events are kept, in seconds: upstream's --event-ttl.
 const eventTTL = 3600
 
 // Event reports something that happened to an object. The same events are served in the group

@@ -21,7 +21,7 @@ const (
 	// writers is how many objects are written concurrently: enough to fill the commits of the
 	// store.
 	writers = 16
-	// attempts is how often a write is tried on conflicts.
+	// attempts is the number of times that a write is tried on conflicts.
 	attempts = 5
 )
 
