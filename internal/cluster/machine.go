@@ -191,7 +191,7 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	if err := c.serveAgent(agent, listener, address); err != nil {
+	if err := c.serveAgent(agent, client, listener, address); err != nil {
 		return err
 	}
 	if m.supervise != nil {
@@ -264,8 +264,8 @@ func (m *machine) podCIDR() string {
 	return ""
 }
 
-// serveAgent serves the agent's port for the API server.
-func (c *Cluster) serveAgent(agent *node.Agent, listener net.Listener, address net.IP) error {
+// serveAgent serves the agent's port for the API server, and for clients that the API authorizes.
+func (c *Cluster) serveAgent(agent *node.Agent, client kubernetes.Interface, listener net.Listener, address net.IP) error {
 	names := pki.Names{DNS: []string{c.config.NodeName}, IPs: []net.IP{address}}
 	serving, err := c.keys.Keep(func() (*pki.Pair, error) { return c.keys.NodeServing(c.config.NodeName, names) }, nil)
 	if err != nil {
@@ -274,8 +274,8 @@ func (c *Cluster) serveAgent(agent *node.Agent, listener net.Listener, address n
 	clients := x509.NewCertPool()
 	clients.AddCert(c.keys.Cluster.Certificate)
 	server := serve.New(serve.Options{
-		Lookup: agent.Lookup(), Runtime: agent.Runtime(), Clock: c.config.Clock,
-		ClientCAs: clients, Users: []string{kubeletClientUser},
+		Node: c.config.NodeName, Lookup: agent.Lookup(), Runtime: agent.Runtime(), Stats: agent.Stats, Clock: c.config.Clock,
+		ClientCAs: clients, Users: []string{kubeletClientUser}, Reviews: client,
 	})
 	config := serve.TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.TLS(), nil })
 	c.parts.start("node server", c.fail, func(ctx context.Context) error {

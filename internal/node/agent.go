@@ -26,6 +26,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/node/admission"
+	"github.com/kindred-project/kindred/internal/node/cgroup"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 	"github.com/kindred-project/kindred/internal/node/workers"
@@ -40,6 +41,7 @@ type Agent struct {
 	registration *registration
 	pods         *workers.Set
 	view         *runtime.Runtime
+	cgroups      *cgroup.Manager
 	ready        chan struct{}
 }
 
@@ -72,7 +74,8 @@ func New(options Options) (*Agent, error) {
 	}
 	a := &Agent{
 		options: options, runtime: service, images: images, ready: make(chan struct{}),
-		view: runtime.New(service, options.Owner, options.Clock),
+		view:    runtime.New(service, options.Owner, options.Clock),
+		cgroups: cgroup.New(options.CgroupParent),
 	}
 	a.registration = &registration{
 		options:  options,

@@ -16,7 +16,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/kindred-project/kindred/internal/node/cgroup"
 	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/environment"
 	"github.com/kindred-project/kindred/internal/node/image"
@@ -69,7 +68,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Probes:         probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock}),
 		Logs:           rotator,
 		Handlers:       pod.Hooks{Runtime: a.runtime, Clock: o.Clock},
-		Cgroups:        cgroup.New(o.CgroupParent),
+		Cgroups:        a.cgroups,
 		RuntimeHandler: a.runtimeHandler,
 	}
 	clean = func(keep func(types.UID) bool) {

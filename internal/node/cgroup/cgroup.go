@@ -46,6 +46,8 @@ type hierarchy interface {
 	create(path string, limits *runtimeapi.LinuxContainerResources) error
 	// limits reads the cgroup's limits: -1 for no limit, 0 if the cgroup does not exist.
 	limits(path string) (quota, memory int64)
+	// usage returns what the processes of the cgroup and of its children use.
+	usage(path string) (Usage, error)
 	// remove removes the cgroup and its children.
 	remove(path string) error
 }

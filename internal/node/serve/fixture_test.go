@@ -35,6 +35,7 @@ import (
 	"k8s.io/utils/clock"
 
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/stats"
 )
 
 // authority issues certificates for a test.
@@ -211,8 +212,11 @@ func newFixture(t *testing.T) *fixture {
 	t.Cleanup(runtime.Close)
 
 	server := New(Options{
-		Lookup: f.node, Runtime: process{streams}, Clock: clock.RealClock{},
-		ClientCAs: f.ca.pool(), Users: []string{"apiserver"}, Groups: []string{"system:masters"},
+		Node: "n", Lookup: f.node, Runtime: process{streams}, Clock: clock.RealClock{},
+		Stats: func(context.Context) (stats.Summary, error) {
+			return stats.Summary{Node: &stats.Usage{Time: time.Unix(1, 0), Memory: 1}}, nil
+		},
+		ClientCAs: f.ca.pool(), Users: []string{"apiserver"}, Groups: []string{"system:masters"}, Reviews: newReviews(),
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

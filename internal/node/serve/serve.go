@@ -1,10 +1,12 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serve is the node's HTTPS server for the API server: logs, exec, attach and port-forward.
+// Package serve is the node's HTTPS server: logs, exec, attach and port-forward for the API server, and
+// /metrics/resource for the collectors of metrics.
 //
-// It authenticates the API server by its client certificate and serves no other client. Logs are read
-// from files. For streams, the runtime returns a URL, and the connection is proxied to it as in
+// It authenticates clients by certificates of the cluster's authority or by tokens, which the API server
+// reviews. The API server itself may do everything. Others are authorized by the API server, as upstream's
+// kubelet does in the authorization mode Webhook. Logs are read from files. For streams, the runtime returns a URL, and the connection is proxied to it as in
 // upstream's kubelet. The two WebSocket protocols, which runtimes need not support, are translated to
 // SPDY (KEP-4006).
 package serve
@@ -15,19 +17,19 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/stats"
 )
 
 // Runtime is the used part of CRI's runtime service.
@@ -39,14 +41,19 @@ type Runtime interface {
 
 // Options are what the server depends on, and the clients that it serves.
 type Options struct {
+	// Node is the node's name.
+	Node    string
 	Lookup  nodepod.Lookup
 	Runtime Runtime
+	Stats   stats.Source
 	Clock   clock.WithTicker
 	// ClientCAs issue the certificates of clients. Users and Groups are the names in them (CN and
-	// O) that are authorized.
+	// O) that may do everything.
 	ClientCAs *x509.CertPool
 	Users     []string
 	Groups    []string
+	// Reviews authenticates tokens and authorizes all other clients.
+	Reviews kubernetes.Interface
 }
 
 // Server serves the API server.
@@ -61,6 +68,7 @@ func New(options Options) *Server {
 	private := http.NewServeMux()
 	private.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.logs)
 	private.HandleFunc("GET /pods", s.pods)
+	private.Handle("GET "+stats.Path, stats.Handler(options.Stats))
 	for _, at := range []string{"/{namespace}/{pod}/{container}", "/{namespace}/{pod}/{uid}/{container}"} {
 		handle(private, "/exec"+at, s.exec)
 		handle(private, "/attach"+at, s.attach)
@@ -116,59 +124,6 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, config *tls.C
 		return nil
 	}
 	return err
-}
-
-// authenticated authenticates and authorizes clients.
-func (s *Server) authenticated(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, groups, ok := s.identify(r)
-		if !ok {
-			fail(w, http.StatusUnauthorized, "Unauthorized")
-			return
-		}
-		if !s.allowed(user, groups) {
-			message := fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=[proxy])", user, verb(r.Method))
-			fail(w, http.StatusForbidden, message)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// identify returns the user and the groups in the client's certificate.
-func (s *Server) identify(r *http.Request) (user string, groups []string, ok bool) {
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return "", nil, false
-	}
-	intermediates := x509.NewCertPool()
-	for _, certificate := range r.TLS.PeerCertificates[1:] {
-		intermediates.AddCert(certificate)
-	}
-	leaf := r.TLS.PeerCertificates[0]
-	_, err := leaf.Verify(x509.VerifyOptions{
-		Roots:         s.options.ClientCAs,
-		Intermediates: intermediates,
-		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-	return leaf.Subject.CommonName, leaf.Subject.Organization, err == nil
-}
-
-func (s *Server) allowed(user string, groups []string) bool {
-	return slices.Contains(s.options.Users, user) ||
-		slices.ContainsFunc(groups, func(group string) bool { return slices.Contains(s.options.Groups, group) })
-}
-
-// verb returns the API's verb for the method.
-func verb(method string) string {
-	switch method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodGet, http.MethodHead:
-		return "get"
-	}
-	return method
 }
 
 // fail responds with an error. The API server passes its text on to the user.

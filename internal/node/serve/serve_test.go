@@ -6,9 +6,6 @@ package serve
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
@@ -38,38 +35,6 @@ func get(t *testing.T, client *http.Client, url string) (int, string) {
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(body)
-}
-
-func TestOnlyTheAPIServerIsAuthorized(t *testing.T) {
-	f := newFixture(t)
-	client := func(certificates ...tls.Certificate) *http.Client {
-		return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: f.ca.pool(), Certificates: certificates}}}
-	}
-	clientAuth := x509.ExtKeyUsageClientAuth
-	for _, tc := range []struct {
-		name   string
-		client *http.Client
-		code   int
-		body   string
-	}{
-		{"no certificate", client(), 401, "Unauthorized"},
-		{"certificate of another CA", client(newAuthority(t).issue(t, pkix.Name{CommonName: "apiserver"}, clientAuth)), 401, "Unauthorized"},
-		{"server certificate", client(f.ca.issue(t, pkix.Name{CommonName: "apiserver"}, x509.ExtKeyUsageServerAuth)), 401, "Unauthorized"},
-		{"other user", client(f.ca.issue(t, pkix.Name{CommonName: "bob", Organization: []string{"devs"}}, clientAuth)), 403,
-			"Forbidden (user=bob, verb=get, resource=nodes, subresource(s)=[proxy])"},
-		{"the API server", client(f.ca.issue(t, pkix.Name{CommonName: "apiserver"}, clientAuth)), 200, ""},
-		{"member of system:masters", client(f.ca.issue(t, pkix.Name{CommonName: "root", Organization: []string{"system:masters"}}, clientAuth)), 200, ""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			code, body := get(t, tc.client, f.server+"/pods")
-			if code != tc.code || (tc.body != "" && body != tc.body) {
-				t.Errorf("got %d %q", code, body)
-			}
-			if code, body := get(t, tc.client, f.server+"/healthz"); code != 200 || body != "ok" {
-				t.Errorf("healthz: %d %q", code, body)
-			}
-		})
-	}
 }
 
 func TestPods(t *testing.T) {

@@ -23,5 +23,6 @@
 //   - only warnings are recorded as events, because the four normal events of a real pod would cost
 //     more than the simulated pod.
 //
-// Annotations on the pod change what its containers do; see ExitAfter, ExitCode and StopAfter.
+// Annotations on the pod change what its containers do; see ExitAfter, ExitCode and StopAfter. Others say
+// what they use, so that autoscaling can be tried without load; see CPU and Memory.
 package simulated

@@ -24,6 +24,7 @@ type Nodes struct {
 	registered  chan struct{}
 	pods        cache.SharedIndexInformer
 	members     cache.SharedIndexInformer
+	usage       usage
 
 	mu     sync.Mutex
 	index  map[string]int // node name to number
@@ -50,6 +51,7 @@ func New(o Options) (*Nodes, error) {
 		registered:  make(chan struct{}),
 		pods:        o.Informers.Core().V1().Pods().Informer(),
 		members:     o.Informers.Core().V1().Nodes().Informer(),
+		usage:       newUsage(),
 		index:       map[string]int{},
 		nodes:       map[string]*v1.Node{},
 		leases:      make([]*coordinationv1.Lease, o.Count),

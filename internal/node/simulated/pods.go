@@ -4,6 +4,7 @@
 package simulated
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -122,7 +123,8 @@ func (n *Nodes) sync(ctx context.Context, key types.NamespacedName) (again time.
 
 // admit returns why the node refuses a pod, or nil. An admitted pod counts against the node.
 func (n *Nodes) admit(logger klog.Logger, node *v1.Node, p *v1.Pod) *pod.Refusal {
-	if _, err := behaviourOf(p); err != nil {
+	_, err := behaviourOf(p)
+	if err := cmp.Or(err, checkUsage(p)); err != nil {
 		return &pod.Refusal{Reason: "InvalidSimulation", Message: err.Error()}
 	}
 	return n.allocations.reserve(p, func(load *admission.Load) *pod.Refusal {

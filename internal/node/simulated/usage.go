@@ -1,0 +1,176 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulated
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/node/stats"
+)
+
+// Annotations that say what the running containers of a simulated pod use. They are quantities, such as
+// 250m and 64Mi, and may be changed while the pod runs. They apply to each container. The same key with
+// a dot and the name of a container applies to that container alone.
+//
+// Containers without them use nothing, as idle ones do: usage that nobody asked for would make
+// autoscalers act.
+const (
+	CPU    = "kindred.dev/simulated-cpu"
+	Memory = "kindred.dev/simulated-memory"
+)
+
+// checkUsage validates the annotations.
+func checkUsage(p *v1.Pod) error {
+	for key, value := range p.Annotations {
+		for _, annotation := range []string{CPU, Memory} {
+			if key != annotation && !strings.HasPrefix(key, annotation+".") {
+				continue
+			}
+			if q, err := resource.ParseQuantity(value); err != nil || q.Sign() < 0 {
+				return fmt.Errorf("annotation %s is %q, not a quantity such as 250m or 64Mi", key, value)
+			}
+		}
+	}
+	return nil
+}
+
+// usageOf returns what an annotation says that a container uses. Values that became invalid while the
+// pod runs count as none.
+func usageOf(p *v1.Pod, annotation, container string) resource.Quantity {
+	value, ok := p.Annotations[annotation+"."+container]
+	if !ok {
+		value = p.Annotations[annotation]
+	}
+	if value == "" {
+		return resource.Quantity{}
+	}
+	q, err := resource.ParseQuantity(value)
+	if err != nil || q.Sign() < 0 {
+		return resource.Quantity{}
+	}
+	return q
+}
+
+// counter is the CPU time of a container up to a moment. It has a state, because the annotation may
+// change, and a counter must not decrease.
+type counter struct {
+	// id is the container's ID: a restarted container begins at 0.
+	id  string
+	at  time.Time
+	cpu time.Duration
+}
+
+// advance adds the time since the last call at a constant use.
+func (c *counter) advance(now time.Time, cpu resource.Quantity) {
+	if elapsed := now.Sub(c.at); elapsed > 0 {
+		c.cpu += time.Duration(float64(elapsed) * cpu.AsApproximateFloat64())
+		c.at = now
+	}
+}
+
+// counters are those of the containers of one node, by pod and container.
+type counters map[types.UID]map[string]counter
+
+// usage is what is remembered between two samples, by node.
+type usage struct {
+	mu       sync.Mutex
+	counters map[string]counters
+	// ended is the CPU time of containers that have ended, which the counter of the node includes.
+	ended map[string]time.Duration
+}
+
+func newUsage() usage {
+	return usage{counters: map[string]counters{}, ended: map[string]time.Duration{}}
+}
+
+// sample returns what a pod's running containers use, and the counters to keep for the next sample.
+func sample(p *v1.Pod, before map[string]counter, now time.Time) (stats.Pod, map[string]counter) {
+	pod := stats.Pod{Namespace: p.Namespace, Name: p.Name}
+	total := stats.Usage{Time: now}
+	after := map[string]counter{}
+	for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
+		for i := range list {
+			s := &list[i]
+			if s.State.Running == nil {
+				continue
+			}
+			started := s.State.Running.StartedAt.Time
+			c := before[s.Name]
+			if c.id != s.ContainerID {
+				c = counter{id: s.ContainerID, at: started}
+			}
+			c.advance(now, usageOf(p, CPU, s.Name))
+			after[s.Name] = c
+			memory := usageOf(p, Memory, s.Name)
+			usage := stats.Usage{Time: now, CPU: c.cpu, Memory: uint64(memory.Value())}
+			pod.Containers = append(pod.Containers, stats.Container{Name: s.Name, Started: started, Usage: usage})
+			total.CPU += usage.CPU
+			total.Memory += usage.Memory
+		}
+	}
+	pod.Usage = &total
+	return pod, after
+}
+
+// Stats returns the handler of a simulated node's /metrics/resource, or nil if the node is not one of
+// these.
+func (n *Nodes) Stats(node string) http.Handler {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, known := n.index[node]; !known {
+		return nil
+	}
+	return stats.Handler(func(context.Context) (stats.Summary, error) { return n.summary(node), nil })
+}
+
+// summary takes a sample of a node, which uses what its pods use.
+func (n *Nodes) summary(node string) stats.Summary {
+	now := n.options.Clock.Now()
+	n.usage.mu.Lock()
+	defer n.usage.mu.Unlock()
+	before, after := n.usage.counters[node], counters{}
+	total := stats.Usage{Time: now}
+	var summary stats.Summary
+	for _, object := range n.pods.GetStore().List() {
+		p, ok := object.(*v1.Pod)
+		if !ok || p.Spec.NodeName != node {
+			continue
+		}
+		pod, kept := sample(p, before[p.UID], now)
+		if len(pod.Containers) == 0 {
+			continue
+		}
+		summary.Pods = append(summary.Pods, pod)
+		after[p.UID] = kept
+		total.CPU += pod.Usage.CPU
+		total.Memory += pod.Usage.Memory
+	}
+	n.usage.counters[node] = after
+	n.usage.ended[node] += before.endedBut(after)
+	total.CPU += n.usage.ended[node]
+	summary.Node = &total
+	return summary
+}
+
+// endedBut returns the CPU time of the containers that are not in a later sample.
+func (u counters) endedBut(after counters) time.Duration {
+	var ended time.Duration
+	for uid, containers := range u {
+		for name, c := range containers {
+			if after[uid][name].id != c.id {
+				ended += c.cpu
+			}
+		}
+	}
+	return ended
+}
