@@ -19,6 +19,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/job"
 	"github.com/kindred-project/kindred/internal/controllers/namespace"
 	"github.com/kindred-project/kindred/internal/controllers/nodelifecycle"
+	"github.com/kindred-project/kindred/internal/controllers/persistentvolume"
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
 	"github.com/kindred-project/kindred/internal/controllers/policystatus"
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
@@ -70,6 +71,9 @@ func All(options Options) []control.Controller {
 		{Name: bootstraptoken.CleanerName, Add: bootstraptoken.AddCleaner},
 		{Name: nodelifecycle.Name, Add: nodelifecycle.Add},
 		{Name: podgc.Name, Add: podgc.Add},
+		{Name: persistentvolume.BinderName, Source: persistentvolume.BinderSource, Add: persistentvolume.AddBinder},
+		{Name: persistentvolume.EphemeralName, Source: persistentvolume.EphemeralSource, Add: persistentvolume.AddEphemeral},
+		{Name: persistentvolume.ExpanderName, Source: persistentvolume.ExpanderSource, Add: persistentvolume.AddExpander},
 		{Name: volumeprotection.ClaimName, Add: volumeprotection.AddClaims},
 		{Name: volumeprotection.VolumeName, Add: volumeprotection.AddVolumes},
 		{Name: volumeprotection.ClassName, Add: volumeprotection.AddClasses},

@@ -42,7 +42,7 @@ const (
 // a namespace are reconciled together and share that list, so that deleting a namespace
 // with a thousand claims lists its pods once.
 func AddClaims(env control.Env) error {
-	if err := env.Manager.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, pods.VolumeClaimIndex, pods.VolumeClaims); err != nil {
+	if err := pods.IndexVolumeClaims(context.Background(), env.Manager.GetCache()); err != nil {
 		return err
 	}
 	r := &claimReconciler{env: env}

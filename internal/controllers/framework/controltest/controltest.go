@@ -78,7 +78,7 @@ func lists() []client.ObjectList {
 		&corev1.ServiceList{}, &corev1.ReplicationControllerList{},
 		&corev1.EndpointsList{}, &corev1.ResourceQuotaList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{},
 		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &appsv1.DaemonSetList{}, &appsv1.StatefulSetList{}, &appsv1.ControllerRevisionList{},
-		&batchv1.JobList{}, &discoveryv1.EndpointSliceList{}, &storagev1.VolumeAttributesClassList{},
+		&batchv1.JobList{}, &discoveryv1.EndpointSliceList{}, &storagev1.VolumeAttributesClassList{}, &storagev1.StorageClassList{},
 	}
 }
 

@@ -33,6 +33,16 @@ func ControllerOf(obj client.Object) []string {
 // function for the resource version that the cache has reached (see Ledger). Several
 // controllers may index the same kind.
 func Index(ctx context.Context, shared cache.Cache, obj client.Object) (seen func() string, err error) {
+	indexer, err := EnsureIndex(ctx, shared, obj, ControllerIndex, ControllerOf)
+	if err != nil {
+		return nil, err
+	}
+	return indexer.LastStoreSyncResourceVersion, nil
+}
+
+// EnsureIndex adds an index to the shared cache for the kind of obj, unless another controller has added
+// it, and returns the store.
+func EnsureIndex(ctx context.Context, shared cache.Cache, obj client.Object, field string, values client.IndexerFunc) (toolscache.Indexer, error) {
 	informer, err := shared.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, err
@@ -42,12 +52,12 @@ func Index(ctx context.Context, shared cache.Cache, obj client.Object) (seen fun
 		return nil, fmt.Errorf("the cache of %T has no store to index", obj)
 	}
 	// controller-runtime prefixes index names with "field:"; adding one twice is an error.
-	if _, exists := indexed.GetIndexer().GetIndexers()["field:"+ControllerIndex]; !exists {
-		if err := shared.IndexField(ctx, obj, ControllerIndex, ControllerOf); err != nil {
+	if _, exists := indexed.GetIndexer().GetIndexers()["field:"+field]; !exists {
+		if err := shared.IndexField(ctx, obj, field, values); err != nil {
 			return nil, err
 		}
 	}
-	return indexed.GetIndexer().LastStoreSyncResourceVersion, nil
+	return indexed.GetIndexer(), nil
 }
 
 // By selects the objects in a namespace that the controller with the given UID owns, or
