@@ -7,14 +7,16 @@
 // these functions succeed only if the kernel's mount table has no mount there any more, whatever the
 // unmount calls returned.
 //
-// Mounts are detached lazily (MNT_DETACH): a busy mount disappears from the directory at once and is
-// released with its last user.
+// The Detach functions detach lazily (MNT_DETACH): a busy mount disappears from the directory at once and
+// is released with its last user. UnmountAt is for mounts with data that outlives the directory: it fails if
+// a mount is busy, so that the storage below is not taken away while a process still writes to it.
 package mounts
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,6 +34,21 @@ func DetachAt(dir string) error { return detach(dir, mountinfo.PrefixFilter) }
 
 // DetachBelow detaches all mounts below a directory, but not one at the directory itself.
 func DetachBelow(dir string) error { return detach(dir, below) }
+
+// UnmountAt unmounts all mounts at or below a directory. It fails if one of them is in use.
+func UnmountAt(dir string) error { return unmount(dir, mountinfo.PrefixFilter, 0) }
+
+// RemoveAll removes a directory and all that is in it. It fails if a mount is at or below the directory.
+func RemoveAll(dir string) error {
+	points, err := At(dir)
+	if err != nil {
+		return err
+	}
+	if len(points) > 0 {
+		return fmt.Errorf("%s is not removed: still mounted: %s", dir, strings.Join(points, ", "))
+	}
+	return os.RemoveAll(dir)
+}
 
 // filter selects mounts by a directory.
 type filter func(dir string) mountinfo.FilterFunc
@@ -62,13 +79,15 @@ func find(dir string, by filter) ([]string, error) {
 	return points, nil
 }
 
-func detach(dir string, by filter) error {
+func detach(dir string, by filter) error { return unmount(dir, by, unix.MNT_DETACH) }
+
+func unmount(dir string, by filter, flags int) error {
 	points, err := find(dir, by)
 	if err != nil || len(points) == 0 {
 		return err
 	}
 	for _, point := range slices.Backward(points) {
-		err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		err := unix.Unmount(point, flags|unix.UMOUNT_NOFOLLOW)
 		// It may have been detached together with another mount.
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("cannot unmount %s: %w", point, err)

@@ -6,6 +6,7 @@ package mounts
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,4 +105,52 @@ func TestDetachThroughSymlink(t *testing.T) {
 	if got := left(t, dir); len(got) > 0 {
 		t.Errorf("still mounted: %v", got)
 	}
+}
+
+func TestUnmountAt(t *testing.T) {
+	dir := tree(t, "a", "a/b", "c")
+	file, err := os.Create(filepath.Join(dir, "a", "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := UnmountAt(filepath.Join(dir, "a")); err == nil {
+		t.Error("a busy mount was unmounted")
+	}
+	if diff := cmp.Diff([]string{"a", "c"}, sorted(left(t, dir))); diff != "" {
+		t.Errorf("mounted (-want +got):\n%s", diff)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := UnmountAt(filepath.Join(dir, "a")); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"c"}, left(t, dir)); diff != "" {
+		t.Errorf("mounted (-want +got):\n%s", diff)
+	}
+}
+
+func TestRemoveAllKeepsMounts(t *testing.T) {
+	dir := tree(t, "a/b")
+	kept := filepath.Join(dir, "a", "b", "f")
+	if err := os.WriteFile(kept, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveAll(filepath.Join(dir, "a")); err == nil {
+		t.Error("a directory with a mount was removed")
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Errorf("a mounted file was removed: %v", err)
+	}
+	if err := DetachAt(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveAll(filepath.Join(dir, "a")); err != nil {
+		t.Error(err)
+	}
+}
+
+func sorted(s []string) []string {
+	slices.Sort(s)
+	return s
 }

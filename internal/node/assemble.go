@@ -37,9 +37,16 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	store := objects.New(ctx, o.Client, func(uid types.UID) { volumes.Changed(uid) })
 	volumes = volume.New(volume.Options{
 		Layout: layout, Client: o.Client, Objects: store, Clock: o.Clock, Allocatable: allocatable,
-		NoImages: noImageVolumes(a.registration.reporter.version),
+		NoImages:   noImageVolumes(a.registration.reporter.version),
+		NodeLabels: func() map[string]string { return a.registration.current().Labels },
+		LoopFiles:  o.LoopFiles,
 		Failed: func(p *v1.Pod, err error) {
-			o.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, "FailedMount", err.Error())
+			for _, failure := range pod.VolumeErrors(err) {
+				o.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, failure.Reason, failure.Message)
+			}
+		},
+		Event: func(p *v1.Pod, eventType, reason, message string) {
+			o.Recorder.Event(pod.Reference(p), eventType, reason, message)
 		},
 	})
 	go volumes.Run(ctx)

@@ -25,6 +25,9 @@ type Options struct {
 	Endpoint string
 	// RootDir has the volumes, logs and files of pods. Its file system must allow mounts.
 	RootDir string
+	// LoopFiles is the directory of the files that block volumes of the local-path class consist of;
+	// they are attached as loop devices. If empty, none is.
+	LoopFiles string
 	// Owner is a label of the node's sandboxes and containers in the runtime. It must be unique
 	// among the users of the runtime.
 	Owner string

@@ -136,6 +136,7 @@ type Run struct {
 	Image   Image
 	Env     []*runtimeapi.KeyValue
 	Mounts  []*runtimeapi.Mount
+	Devices []*runtimeapi.Device
 	// Target is the ID of the container whose process namespace an ephemeral container joins.
 	Target string
 }
@@ -169,6 +170,7 @@ func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 		WorkingDir:  c.WorkingDir,
 		Envs:        r.Env,
 		Mounts:      r.Mounts,
+		Devices:     r.Devices,
 		Labels:      h.containerLabels(r.Pod, c),
 		Annotations: h.containerAnnotations(r),
 		LogPath:     h.Layout.ContainerLog(c.Name, r.Attempt),

@@ -215,9 +215,11 @@ func (f *fakeCRI) ContainerStatus(_ context.Context, id string, _ bool) (respons
 // the runtime, so that tests see the order.
 type fakeNode struct {
 	*fakeCRI
-	mounts []*runtimeapi.Mount
-	env    []*runtimeapi.KeyValue
-	hook   func(ctx context.Context) (string, error)
+	mounts  []*runtimeapi.Mount
+	devices []*runtimeapi.Device
+	groups  []int64
+	env     []*runtimeapi.KeyValue
+	hook    func(ctx context.Context) (string, error)
 }
 
 func (n fakeNode) Prepare(context.Context, *v1.Pod) error { return n.note("Prepare") }
@@ -225,6 +227,12 @@ func (n fakeNode) Prepare(context.Context, *v1.Pod) error { return n.note("Prepa
 func (n fakeNode) Mounts(context.Context, *v1.Pod, *v1.Container, []*runtimeapi.KeyValue) ([]*runtimeapi.Mount, error) {
 	return n.mounts, n.fail["Mounts"]
 }
+
+func (n fakeNode) Devices(*v1.Pod, *v1.Container) ([]*runtimeapi.Device, error) {
+	return n.devices, n.fail["Devices"]
+}
+
+func (n fakeNode) Groups(*v1.Pod) []int64 { return n.groups }
 
 func (n fakeNode) Teardown(context.Context, types.UID) error { return n.note("Teardown") }
 

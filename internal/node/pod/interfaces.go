@@ -5,6 +5,7 @@ package pod
 
 import (
 	"context"
+	"errors"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,9 +24,8 @@ import (
 type Volumes interface {
 	// Prepare makes every volume present that the pod's containers mount, with its content and
 	// ownership (fsGroup), and keeps API-backed content up to date until Teardown. It is called
-	// before the sandbox is created, and again after an agent restart. The text of an error is
-	// that of upstream's FailedMount event (`MountVolume.SetUp failed for volume "v" : configmap
-	// "c" not found`). The worker records it and retries with backoff.
+	// before the sandbox is created, and again after an agent restart. Its errors are
+	// VolumeErrors, which the worker records (see VolumeErrors), before it retries with backoff.
 	Prepare(ctx context.Context, pod *v1.Pod) error
 
 	// Mounts returns the CRI mounts for the container's volumeMounts, in their order. Prepare must
@@ -35,9 +35,48 @@ type Volumes interface {
 	// CreateContainerConfigError.
 	Mounts(ctx context.Context, pod *v1.Pod, container *v1.Container, env []*runtimeapi.KeyValue) ([]*runtimeapi.Mount, error)
 
+	// Devices returns the CRI devices for the container's volumeDevices, in their order. Prepare
+	// must have succeeded. An error becomes CreateContainerConfigError.
+	Devices(pod *v1.Pod, container *v1.Container) ([]*runtimeapi.Device, error)
+
+	// Groups returns the supplemental groups that the pod's containers get for its volumes, beside
+	// those in its security context. Prepare must have succeeded.
+	Groups(pod *v1.Pod) []int64
+
 	// Teardown unmounts and removes all volumes of a pod whose containers have exited. It reads
 	// what to remove from disk, so that it works for pods that the API no longer has.
 	Teardown(ctx context.Context, uid types.UID) error
+}
+
+// VolumeError is the failure to prepare a volume.
+type VolumeError struct {
+	// Reason of the event: FailedMount or FailedMapVolume; "" if there is none, because the volume
+	// only waits for what another part of the cluster reports.
+	Reason string
+	// Message is the text of upstream's event (`MountVolume.SetUp failed for volume "v" : configmap
+	// "c" not found`).
+	Message string
+}
+
+func (e *VolumeError) Error() string { return e.Message }
+
+// VolumeErrors returns the failures that an error of Volumes.Prepare has events for.
+func VolumeErrors(err error) []VolumeError {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []VolumeError
+		for _, e := range joined.Unwrap() {
+			all = append(all, VolumeErrors(e)...)
+		}
+		return all
+	}
+	var failure *VolumeError
+	switch {
+	case !errors.As(err, &failure):
+		return []VolumeError{{Reason: "FailedMount", Message: err.Error()}}
+	case failure.Reason == "":
+		return nil
+	}
+	return []VolumeError{*failure}
 }
 
 // Environment computes a container's environment.

@@ -6,6 +6,8 @@ package pod
 import (
 	"context"
 	"os"
+
+	"github.com/kindred-project/kindred/internal/mounts"
 )
 
 // clean is the stage of Clean, the last of a pod.
@@ -16,7 +18,7 @@ import (
 // volume.Manager.RemoveOrphans).
 func (w *Worker) clean(_ context.Context, t task) func(*Memory) {
 	layout := w.parts.Host.Layout
-	_ = os.RemoveAll(layout.PodDir(t.pod.UID))
+	_ = mounts.RemoveAll(layout.PodDir(t.pod.UID))
 	_ = os.RemoveAll(layout.PodLogsDir(t.pod.Namespace, t.pod.Name, t.pod.UID))
 	w.parts.Runtime.Forget(t.pod.UID)
 	return func(m *Memory) { m.Cleaned = true }

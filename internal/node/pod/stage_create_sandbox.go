@@ -46,7 +46,7 @@ func (w *Worker) runSandbox(ctx context.Context, t task) error {
 			"pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
 			criconfig.FullName(t.pod), v1.DNSClusterFirst, v1.DNSDefault))
 	}
-	config, err := w.parts.Host.Sandbox(t.pod, t.Attempt, parent, dns)
+	config, err := w.parts.Host.Sandbox(w.withGroups(t.pod), t.Attempt, parent, dns)
 	if err != nil {
 		return err
 	}

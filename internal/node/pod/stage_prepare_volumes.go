@@ -14,7 +14,7 @@ import (
 // Assumes: nothing. It runs first, and again after an agent restart or when a volume shows
 // metadata of the pod that changed.
 // Leaves: the volumes that containers mount, with content and ownership. Memory.VolumesReady.
-// On failure: an event, and a Failure of OfVolumes. Volumes that were mounted stay for the next
+// On failure: an event for each volume, and a Failure of OfVolumes. Volumes that were mounted stay for the next
 // attempt or for Release.
 func (w *Worker) prepareVolumes(ctx context.Context, t task) func(*Memory) {
 	err := w.parts.Volumes.Prepare(ctx, w.Pod())
@@ -22,7 +22,9 @@ func (w *Worker) prepareVolumes(ctx context.Context, t task) func(*Memory) {
 		return func(m *Memory) { m.Prepared(t.pod) }
 	}
 	if ctx.Err() == nil {
-		w.event(t.pod, "", v1.EventTypeWarning, "FailedMount", err.Error())
+		for _, failure := range VolumeErrors(err) {
+			w.event(t.pod, "", v1.EventTypeWarning, failure.Reason, failure.Message)
+		}
 	}
 	return w.failed(OfVolumes, "FailedMount", err.Error())
 }

@@ -42,3 +42,18 @@ func TestPrepareVolumesOfPodThatStops(t *testing.T) {
 		t.Errorf("events %v, ready %t", events, s.memory.VolumesReady)
 	}
 }
+
+// TestEventsOfVolumes: each failure is an event with its own reason, except where the volume only waits.
+func TestEventsOfVolumes(t *testing.T) {
+	s := newStageTest(t, testPod())
+	s.cri.fail["Prepare"] = errors.Join(
+		&VolumeError{Reason: "FailedMapVolume", Message: "one"}, &VolumeError{Message: "waits"},
+		errors.Join(&VolumeError{Reason: "FailedMount", Message: "two"}))
+	s.do(Action{Kind: PrepareVolumes})
+	if diff := cmp.Diff([]string{"Warning FailedMapVolume one", "Warning FailedMount two"}, s.takeEvents()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if s.memory.Failures[OfVolumes].Count != 1 {
+		t.Errorf("failures %+v", s.memory.Failures)
+	}
+}

@@ -152,7 +152,7 @@ func (w *Worker) currentSandbox(pod *v1.Pod) (runtime.Sandbox, *runtimeapi.PodSa
 	if err != nil {
 		return runtime.Sandbox{}, nil, err
 	}
-	config, err := w.parts.Host.Sandbox(pod, sandbox.Attempt, parent, dns)
+	config, err := w.parts.Host.Sandbox(w.withGroups(pod), sandbox.Attempt, parent, dns)
 	return sandbox, config, err
 }
 
@@ -165,6 +165,9 @@ func (w *Worker) configure(ctx context.Context, r criconfig.Run, images map[stri
 		return nil, err
 	}
 	if r.Mounts, err = w.parts.Volumes.Mounts(ctx, r.Pod, r.Container, r.Env); err != nil {
+		return nil, err
+	}
+	if r.Devices, err = w.parts.Volumes.Devices(r.Pod, r.Container); err != nil {
 		return nil, err
 	}
 	for _, m := range r.Mounts {
@@ -186,7 +189,22 @@ func (w *Worker) configure(ctx context.Context, r criconfig.Run, images map[stri
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return nil, fmt.Errorf("create the container's log directory: %w", err)
 	}
+	r.Pod = w.withGroups(r.Pod)
 	return w.parts.Host.Container(r)
+}
+
+// withGroups adds the groups of the pod's volumes to its supplemental groups.
+func (w *Worker) withGroups(pod *v1.Pod) *v1.Pod {
+	groups := w.parts.Volumes.Groups(pod)
+	if len(groups) == 0 {
+		return pod
+	}
+	pod = pod.DeepCopy()
+	if pod.Spec.SecurityContext == nil {
+		pod.Spec.SecurityContext = &v1.PodSecurityContext{}
+	}
+	pod.Spec.SecurityContext.SupplementalGroups = append(pod.Spec.SecurityContext.SupplementalGroups, groups...)
+	return pod
 }
 
 // mountHosts adds the mount of /etc/hosts unless the container mounts its own.

@@ -13,11 +13,19 @@ import (
 // Layout names the files of pods below the agent's root directory:
 //
 //	pods/<uid>/                          all files of a pod but its logs
-//	pods/<uid>/volumes/                  owned by package volume
+//	pods/<uid>/volumes/                  owned by package volume, as are the next two
+//	pods/<uid>/volumeDevices/
+//	pods/<uid>/volume-subpaths/
 //	pods/<uid>/etc-hosts                 mounted at /etc/hosts
 //	pods/<uid>/resources.json            the resources allocated to the pod
 //	pods/<uid>/containers/<name>/<n>     the termination log of the n-th run
 //	logs/<namespace>_<name>_<uid>/<container>/<n>.log
+//
+// and what is not a pod's own:
+//
+//	plugins/kubernetes.io/               volumes that pods share: owned by package volume
+//	plugins/<driver>/                    conventionally, the socket of a driver
+//	plugins_registry/                    the registration sockets of drivers
 type Layout struct {
 	Root string
 }
@@ -30,6 +38,24 @@ func (l Layout) PodDir(uid types.UID) string { return filepath.Join(l.PodsDir(),
 
 // VolumesDir holds a pod's volumes. Package volume owns its content.
 func (l Layout) VolumesDir(uid types.UID) string { return filepath.Join(l.PodDir(uid), "volumes") }
+
+// VolumeDevicesDir holds a pod's block devices. Package volume owns its content.
+func (l Layout) VolumeDevicesDir(uid types.UID) string {
+	return filepath.Join(l.PodDir(uid), "volumeDevices")
+}
+
+// SubpathsDir holds the mounts of parts of a pod's volumes. Package volume owns its content.
+func (l Layout) SubpathsDir(uid types.UID) string {
+	return filepath.Join(l.PodDir(uid), "volume-subpaths")
+}
+
+// SharedVolumesDir holds what the pods of a node share of a kind of volume, such as "csi".
+func (l Layout) SharedVolumesDir(kind string) string {
+	return filepath.Join(l.Root, "plugins", "kubernetes.io", kind)
+}
+
+// RegistryDir is where drivers put the sockets with which they register.
+func (l Layout) RegistryDir() string { return filepath.Join(l.Root, "plugins_registry") }
 
 // HostsFile is the pod's /etc/hosts.
 func (l Layout) HostsFile(uid types.UID) string { return filepath.Join(l.PodDir(uid), "etc-hosts") }

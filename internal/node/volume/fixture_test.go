@@ -70,6 +70,7 @@ type fixture struct {
 	tokens int
 	refuse error // the error of token requests
 	failed chan error
+	events []string
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -91,7 +92,11 @@ func newFixture(t *testing.T) *fixture {
 		Allocatable: func() v1.ResourceList {
 			return v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi"), v1.ResourceCPU: resource.MustParse("2")}
 		},
-		Failed: func(_ *v1.Pod, err error) { f.failed <- err },
+		Failed:     func(_ *v1.Pod, err error) { f.failed <- err },
+		NodeLabels: func() map[string]string { return map[string]string{v1.LabelHostname: "node"} },
+		Event: func(_ *v1.Pod, eventType, reason, message string) {
+			f.events = append(f.events, eventType+" "+reason+" "+message)
+		},
 	})
 	return f
 }

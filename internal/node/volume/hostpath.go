@@ -18,13 +18,21 @@ import (
 
 // hostPath is a path of the node. Teardown leaves it alone.
 type hostPath struct {
-	source *v1.HostPathVolumeSource
+	source   *v1.HostPathVolumeSource
+	onlyRead bool
+	options  []string // mount options of the persistent volume, which hostPath does not support
 }
 
 func (v *hostPath) path() string   { return v.source.Path }
-func (v *hostPath) readOnly() bool { return false }
+func (v *hostPath) readOnly() bool { return v.onlyRead }
 
 func (v *hostPath) prepare(context.Context) (time.Time, error) {
+	if len(v.options) > 0 {
+		return time.Time{}, &stepError{
+			step: "MountVolume.MountOptionSupport check failed", reason: failedMount,
+			err: errors.New("mount options are not supported for this volume type"),
+		}
+	}
 	if slices.Contains(strings.Split(v.source.Path, "/"), "..") {
 		return time.Time{}, fmt.Errorf("invalid HostPath `%s`: must not contain '..'", v.source.Path)
 	}

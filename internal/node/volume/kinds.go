@@ -5,7 +5,6 @@ package volume
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -35,6 +34,9 @@ const (
 
 // open returns the volume that a pod declares, without any change on disk.
 func (m *Manager) open(pod *v1.Pod, spec *v1.Volume) (volume, error) {
+	if claimOf(pod, spec) != "" {
+		return m.openBound(pod, spec)
+	}
 	dir := func(kind string) string {
 		return filepath.Join(m.options.Layout.VolumesDir(pod.UID), kind, spec.Name)
 	}
@@ -57,8 +59,10 @@ func (m *Manager) open(pod *v1.Pod, spec *v1.Volume) (volume, error) {
 		return inMemory(content(projectedDir, m.projected(pod, spec.Name, source.Projected))), nil
 	case source.Image != nil:
 		return image{}, m.options.NoImages
+	case source.NFS != nil:
+		return m.nfs(pod, spec.Name, source.NFS, false, nil), nil
 	}
-	return nil, fmt.Errorf("no volume plugin matched")
+	return nil, unsupported(spec.Name, source)
 }
 
 // find returns the pod's volume with this name, or nil.
@@ -71,20 +75,24 @@ func find(pod *v1.Pod, name string) *v1.Volume {
 	return nil
 }
 
-// used returns the names of the volumes that the pod's containers use.
-func used(pod *v1.Pod) map[string]bool {
-	names := map[string]bool{}
+// used returns the names of the volumes that the pod's containers mount or read, and of those that they get as
+// devices.
+func used(pod *v1.Pod) (mounted, mapped map[string]bool) {
+	mounted, mapped = map[string]bool{}, map[string]bool{}
 	for _, container := range containers(pod) {
 		for _, mount := range container.VolumeMounts {
-			names[mount.Name] = true
+			mounted[mount.Name] = true
+		}
+		for _, device := range container.VolumeDevices {
+			mapped[device.Name] = true
 		}
 		for _, variable := range container.Env {
 			if variable.ValueFrom != nil && variable.ValueFrom.FileKeyRef != nil {
-				names[variable.ValueFrom.FileKeyRef.VolumeName] = true
+				mounted[variable.ValueFrom.FileKeyRef.VolumeName] = true
 			}
 		}
 	}
-	return names
+	return mounted, mapped
 }
 
 // makeDir creates a volume's directory, which every user may use, below parents that only the agent may

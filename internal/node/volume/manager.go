@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -19,7 +18,10 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
+	mountutils "k8s.io/mount-utils"
 	"k8s.io/utils/clock"
+	utilexec "k8s.io/utils/exec"
+	"k8s.io/utils/keymutex"
 
 	"github.com/kindred-project/kindred/internal/mounts"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
@@ -53,24 +55,26 @@ type Options struct {
 	// Failed is called, if set, after a failed refresh, with an error as from Prepare. The refresh
 	// is retried.
 	Failed func(pod *v1.Pod, err error)
+	// NodeLabels returns the labels of the Node object, for the node affinity of persistent volumes. Nil:
+	// it has none.
+	NodeLabels func() map[string]string
+	// LoopFiles is the directory of files that block volumes may have as their devices; "" if none may.
+	LoopFiles string
+	// Event records an event about a pod, if set.
+	Event func(pod *v1.Pod, eventType, reason, message string)
 }
 
 // Manager prepares volumes and refreshes their content. It implements pod.Volumes.
 type Manager struct {
 	options Options
 	queue   workqueue.TypedRateLimitingInterface[types.UID]
+	mounter mountutils.Interface
+	exec    utilexec.Interface
+	// sharing has a lock for each persistent volume, because what one pod tears down another may set up.
+	sharing keymutex.KeyMutex
 
 	mu   sync.Mutex
 	pods map[types.UID]*podState
-}
-
-// podState is the state of a pod between Prepare and Teardown.
-type podState struct {
-	mu     sync.Mutex // held during Prepare, refresh and Teardown
-	pod    *v1.Pod    // as last prepared; nil until Prepare has succeeded
-	tokens map[tokenKey]token
-	// certificates are created on first use and renewed in place.
-	certificates map[certificateKey]*podCertificate
 }
 
 const (
@@ -80,8 +84,14 @@ const (
 
 // New returns a Manager. Run refreshes its volumes.
 func New(options Options) *Manager {
+	if options.NodeLabels == nil {
+		options.NodeLabels = func() map[string]string { return nil }
+	}
 	return &Manager{
 		options: options,
+		mounter: mountutils.New(""),
+		exec:    utilexec.New(),
+		sharing: keymutex.NewHashed(0),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](retryMin, retryMax),
 			workqueue.TypedRateLimitingQueueConfig[types.UID]{Clock: options.Clock}),
@@ -121,12 +131,12 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod) error {
 
 // prepare makes all volumes present that containers use. The caller holds the pod's lock.
 func (m *Manager) prepare(ctx context.Context, pod *v1.Pod) error {
-	needed := used(pod)
+	mounted, mapped := used(pod)
 	var again time.Time
-	var errs []error
+	var failed failures
 	for i := range pod.Spec.Volumes {
 		spec := &pod.Spec.Volumes[i]
-		if !needed[spec.Name] {
+		if !mounted[spec.Name] && !mapped[spec.Name] {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -134,7 +144,7 @@ func (m *Manager) prepare(ctx context.Context, pod *v1.Pod) error {
 		}
 		due, err := m.prepareOne(ctx, pod, spec)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", spec.Name, err))
+			failed.add(spec.Name, m.eventName(pod, spec), err)
 			continue
 		}
 		again = earliest(again, due)
@@ -142,15 +152,38 @@ func (m *Manager) prepare(ctx context.Context, pod *v1.Pod) error {
 	if !again.IsZero() {
 		m.queue.AddAfter(pod.UID, again.Sub(m.options.Clock.Now()))
 	}
-	return utilerrors.NewAggregate(errs)
+	return failed.err()
+}
+
+// eventName returns the name of a volume in events.
+func (m *Manager) eventName(pod *v1.Pod, spec *v1.Volume) string {
+	if b, ok := m.state(pod.UID).boundTo(spec.Name); ok {
+		return b.pv.Name
+	}
+	return spec.Name
 }
 
 func (m *Manager) prepareOne(ctx context.Context, pod *v1.Pod, spec *v1.Volume) (again time.Time, err error) {
+	if claimOf(pod, spec) != "" {
+		if err := m.prepareClaim(ctx, pod, spec); err != nil {
+			return time.Time{}, err
+		}
+	}
 	v, err := m.open(pod, spec)
 	if err != nil {
 		return time.Time{}, err
 	}
 	return v.prepare(ctx)
+}
+
+// prepareClaim resolves a claim, and checks that the pod may use the volume on this node.
+func (m *Manager) prepareClaim(ctx context.Context, pod *v1.Pod, spec *v1.Volume) error {
+	b, err := m.resolve(ctx, pod, spec)
+	if err != nil {
+		return err
+	}
+	m.state(pod.UID).bind(spec.Name, b)
+	return m.checkBound(pod.UID, b)
 }
 
 // refresh prepares a pod's volumes again. If that fails, they keep their content.
@@ -179,13 +212,13 @@ func (m *Manager) refresh(ctx context.Context, uid types.UID) {
 }
 
 // Teardown implements pod.Volumes.
-func (m *Manager) Teardown(_ context.Context, uid types.UID) error {
+func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
 	state := m.state(uid)
 	state.mu.Lock()
 	defer state.mu.Unlock()
 	state.pod = nil
 	m.options.Objects.Release(uid)
-	if err := m.remove(uid); err != nil {
+	if err := m.remove(ctx, uid); err != nil {
 		return fmt.Errorf("volumes of pod %s cannot be removed: %w", uid, err)
 	}
 	m.mu.Lock()
@@ -194,17 +227,23 @@ func (m *Manager) Teardown(_ context.Context, uid types.UID) error {
 	return nil
 }
 
-// remove deletes a pod's volumes from disk. It first detaches all mounts, so that mounted files are
-// never deleted.
-func (m *Manager) remove(uid types.UID) error {
-	dir := m.options.Layout.PodDir(uid)
-	if err := mounts.DetachAt(dir); err != nil {
+// remove deletes a pod's volumes from disk. It first unmounts the volumes whose data outlives the pod, and fails
+// if one of them is in use. Then it detaches all other mounts, so that no mounted file is ever deleted.
+func (m *Manager) remove(ctx context.Context, uid types.UID) error {
+	subpaths, volumes := m.options.Layout.SubpathsDir(uid), m.options.Layout.VolumesDir(uid)
+	if err := mounts.UnmountAt(subpaths); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(filepath.Join(dir, subpathsDir)); err != nil {
+	if err := mounts.RemoveAll(subpaths); err != nil {
 		return err
 	}
-	return os.RemoveAll(m.options.Layout.VolumesDir(uid))
+	if err := m.teardownData(ctx, uid); err != nil {
+		return err
+	}
+	if err := mounts.DetachAt(volumes); err != nil {
+		return err
+	}
+	return mounts.RemoveAll(volumes)
 }
 
 // RemoveOrphans removes the volumes and directories of all pods on disk but those to keep. An agent
@@ -227,7 +266,7 @@ func (m *Manager) RemoveOrphans(ctx context.Context, keep func(types.UID) bool) 
 			errs = append(errs, err)
 			continue
 		}
-		if err := os.RemoveAll(m.options.Layout.PodDir(uid)); err != nil {
+		if err := mounts.RemoveAll(m.options.Layout.PodDir(uid)); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -258,13 +297,8 @@ func (m *Manager) OpenFile(uid types.UID, name, path string) (io.ReadCloser, err
 	return openBelow(v.path(), path)
 }
 
-func (m *Manager) state(uid types.UID) *podState {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	state := m.pods[uid]
-	if state == nil {
-		state = &podState{tokens: map[tokenKey]token{}, certificates: map[certificateKey]*podCertificate{}}
-		m.pods[uid] = state
+func (m *Manager) event(pod *v1.Pod, eventType, reason, message string) {
+	if m.options.Event != nil {
+		m.options.Event(pod, eventType, reason, message)
 	}
-	return state
 }

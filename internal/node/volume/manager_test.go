@@ -101,8 +101,6 @@ func TestErrorsHaveUpstreamMessages(t *testing.T) {
 			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "x"}}},
 			{Secret: &v1.SecretProjection{LocalObjectReference: v1.LocalObjectReference{Name: "y"}}}}}})},
 			`MountVolume.SetUp failed for volume "v" : [configmap "x" not found, secret "y" not found]`},
-		{"unsupported kind", []v1.Volume{volumeOf("v", v1.VolumeSource{NFS: &v1.NFSVolumeSource{}})},
-			`MountVolume.SetUp failed for volume "v" : no volume plugin matched`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := f.Prepare(context.Background(), podWith(tc.volumes...))

@@ -78,6 +78,44 @@ func (m *Manager) mount(ctx context.Context, pod *v1.Pod, container *v1.Containe
 	return mount, nil
 }
 
+// Devices implements pod.Volumes.
+func (m *Manager) Devices(pod *v1.Pod, container *v1.Container) ([]*runtimeapi.Device, error) {
+	var devices []*runtimeapi.Device
+	for _, want := range container.VolumeDevices {
+		device, err := m.device(pod, container, want)
+		if err != nil {
+			return nil, err
+		}
+		devices = append(devices, device)
+	}
+	return devices, nil
+}
+
+func (m *Manager) device(pod *v1.Pod, container *v1.Container, want v1.VolumeDevice) (*runtimeapi.Device, error) {
+	if !path.IsAbs(want.DevicePath) {
+		return nil, fmt.Errorf("error DevicePath `%s` must be an absolute path", want.DevicePath)
+	}
+	missing := fmt.Errorf("cannot find volume %q to pass into container %q", want.Name, container.Name)
+	spec := find(pod, want.Name)
+	if spec == nil {
+		return nil, missing
+	}
+	v, err := m.open(pod, spec)
+	if err != nil {
+		return nil, err
+	}
+	block, ok := v.(blockVolume)
+	if !ok {
+		return nil, missing
+	}
+	device := &runtimeapi.Device{ContainerPath: want.DevicePath, Permissions: "mrw"}
+	if block.readOnly() {
+		device.Permissions = "r"
+	}
+	device.HostPath, err = block.device()
+	return device, err
+}
+
 func absolute(containerPath string) string {
 	if strings.HasPrefix(containerPath, "/") {
 		return containerPath

@@ -17,8 +17,6 @@ import (
 	"github.com/kindred-project/kindred/internal/mounts"
 )
 
-const subpathsDir = "volume-subpaths"
-
 // subpath is a file or directory of a volume that is mounted without the rest of the volume.
 //
 // Containers own the volume's content and may replace any part of the path by a symlink at any time.
@@ -31,7 +29,7 @@ type subpath struct {
 }
 
 func (m *Manager) subpathTarget(uid types.UID, volume, container string, index int) string {
-	return filepath.Join(m.options.Layout.PodDir(uid), subpathsDir, volume, container, strconv.Itoa(index))
+	return filepath.Join(m.options.Layout.SubpathsDir(uid), volume, container, strconv.Itoa(index))
 }
 
 // bind bind-mounts the subpath at its target and returns the target. If the subpath does not exist, it

@@ -1,0 +1,66 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// podState is the state of a pod between Prepare and Teardown.
+type podState struct {
+	mu     sync.Mutex // held during Prepare, refresh and Teardown
+	pod    *v1.Pod    // as last prepared; nil until Prepare has succeeded
+	tokens map[tokenKey]token
+	// certificates are created on first use and renewed in place.
+	certificates map[certificateKey]*podCertificate
+
+	claimsMu sync.Mutex // held for a moment, also by those who do not hold mu
+	claims   map[string]bound
+}
+
+// bind records what a volume of the pod is bound to.
+func (s *podState) bind(volume string, b bound) {
+	s.claimsMu.Lock()
+	defer s.claimsMu.Unlock()
+	s.claims[volume] = b
+}
+
+// boundTo returns what a volume of the pod is bound to.
+func (s *podState) boundTo(volume string) (bound, bool) {
+	s.claimsMu.Lock()
+	defer s.claimsMu.Unlock()
+	b, ok := s.claims[volume]
+	return b, ok
+}
+
+func (s *podState) allBound() []bound {
+	s.claimsMu.Lock()
+	defer s.claimsMu.Unlock()
+	return slices.Collect(maps.Values(s.claims))
+}
+
+func (m *Manager) state(uid types.UID) *podState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	state := m.pods[uid]
+	if state == nil {
+		state = &podState{
+			tokens: map[tokenKey]token{}, certificates: map[certificateKey]*podCertificate{}, claims: map[string]bound{},
+		}
+		m.pods[uid] = state
+	}
+	return state
+}
+
+// states returns the states of all pods.
+func (m *Manager) states() map[types.UID]*podState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.pods)
+}
