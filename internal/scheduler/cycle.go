@@ -17,6 +17,7 @@ import (
 // next tries to place the pod at the head of the queue and returns the decision. It returns false
 // if no pod can be tried.
 func (m *machine) next() (decision, bool) {
+	m.expire()
 	if len(m.reports) > 0 {
 		report := m.reports[0]
 		m.reports = m.reports[1:]
@@ -38,17 +39,24 @@ func (m *machine) try(item *queue.Item) decision {
 	}
 	c := m.newCycle(item.Pod)
 	if node := c.place(); node != nil {
-		return m.placed(item, node)
+		return m.placed(item, node, c.checks.reserve(node))
 	}
 	return m.rejected(item, c)
 }
 
-func (m *machine) placed(item *queue.Item, node *model.Node) decision {
+func (m *machine) placed(item *queue.Item, node *model.Node, reservation *model.Reservation) decision {
 	m.cluster.Nominate(item.Pod, "")
 	m.cluster.Place(item.Pod, node.Name)
-	m.binding[item.Pod.UID] = binding{item, node.Name}
+	m.binding[item.Pod.UID] = &binding{item: item, node: node.Name, reservation: reservation}
 	m.wake(plugin.Event{Kind: plugin.PodPlaced, Pod: item.Pod})
-	return decision{pod: item.Pod, node: node.Name}
+	if reservation != nil {
+		if err := m.cluster.Reserve(reservation, item.Pod.UID, node.Name); err != nil {
+			m.notBound(item.Pod.UID, err)
+			report, _ := m.next()
+			return report
+		}
+	}
+	return decision{pod: item.Pod, node: node.Name, reservation: reservation}
 }
 
 func (m *machine) rejected(item *queue.Item, c *cycle) decision {
@@ -123,6 +131,24 @@ func (cs checks) move(pod *model.Pod, node *model.Node, delta int) {
 			s.Move(pod, node, delta)
 		}
 	}
+}
+
+// reserve returns what must be written before the pod is bound to a node that passed the checks; nil
+// if there is nothing.
+func (cs checks) reserve(node *model.Node) *model.Reservation {
+	var reservation *model.Reservation
+	for i := range cs {
+		if r, reserves := cs[i].Check.(plugin.Reserver); reserves {
+			if reservation == nil {
+				reservation = &model.Reservation{}
+			}
+			r.Reserve(node, reservation)
+		}
+	}
+	if reservation == nil || reservation.IsEmpty() {
+		return nil
+	}
+	return reservation
 }
 
 // newCycle runs every filter for the pod, and finds the candidate nodes.

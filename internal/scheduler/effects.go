@@ -20,7 +20,11 @@ import (
 // execute performs a decision asynchronously.
 func (s *Scheduler) execute(ctx context.Context, effects *lanes, d decision) {
 	effects.do(d.pod.UID, func() {
-		if d.node != "" {
+		switch {
+		case d.reservation != nil:
+			s.reserve(ctx, d.pod, d.node, d.reservation)
+			return
+		case d.node != "":
 			s.bind(ctx, d.pod, d.node)
 			return
 		}

@@ -30,7 +30,10 @@ type machine struct {
 	// binding holds the pods that were assigned to a node, until the watch shows the assignment.
 	// The API's response is not enough: an older event may still arrive, in which the pod has no
 	// node.
-	binding map[types.UID]binding
+	binding map[types.UID]*binding
+	// awaiting has the pods that wait for each claim, deadlines when they have waited for too long.
+	awaiting  map[types.NamespacedName]map[types.UID]bool
+	deadlines []deadline
 	// victims holds the pods being deleted to make room.
 	victims map[types.UID]bool
 	// reports holds decisions caused by a change.
@@ -45,6 +48,10 @@ type machine struct {
 type binding struct {
 	item *queue.Item
 	node string
+	// reservation must take effect before the pod is bound; nil if there is none.
+	reservation *model.Reservation
+	// written is whether the API has the reservation, bound whether the pod is being bound.
+	written, bound bool
 }
 
 // decision is the result of trying to place a pod.
@@ -56,6 +63,8 @@ type decision struct {
 	// nominate is the nominated node; "" clears it, nil leaves it unchanged.
 	nominate *string
 	preempt  *preemption
+	// reservation must be written, and take effect, before the pod is bound to the node.
+	reservation *model.Reservation
 }
 
 func newMachine(clock clock.PassiveClock, budgets func() []*policyv1.PodDisruptionBudget) *machine {
@@ -66,8 +75,10 @@ func newMachine(clock clock.PassiveClock, budgets func() []*policyv1.PodDisrupti
 		scores:  plugin.Scores(),
 		byName:  map[string]plugin.Filter{},
 		budgets: budgets,
-		binding: map[types.UID]binding{},
+		binding: map[types.UID]*binding{},
 		victims: map[types.UID]bool{},
+
+		awaiting: map[types.NamespacedName]map[types.UID]bool{},
 	}
 	for _, filter := range m.filters {
 		m.byName[filter.Name()] = filter
@@ -98,6 +109,7 @@ func (m *machine) setNode(node *v1.Node) {
 		m.wake(plugin.Event{Kind: plugin.NodeAdded, Node: node})
 	case nodeChangeMatters(before, node):
 		m.wake(plugin.Event{Kind: plugin.NodeChanged, OldNode: before, Node: node})
+		m.progressOn(node.Name)
 	}
 }
 
@@ -118,6 +130,7 @@ func (m *machine) removeNode(name string) {
 	object := node.Node
 	m.cluster.RemoveNode(name)
 	m.wake(plugin.Event{Kind: plugin.NodeRemoved, OldNode: object})
+	m.progressOn(name)
 }
 
 func (m *machine) setNamespace(name string, set labels.Set) {
@@ -143,7 +156,7 @@ func (m *machine) setPod(pod *model.Pod) {
 func (m *machine) setAssigned(pod *model.Pod) {
 	m.queue.Remove(pod.UID)
 	m.cluster.Nominate(pod, "")
-	delete(m.binding, pod.UID)
+	m.forget(pod.UID)
 	node := pod.Spec.NodeName
 	if was := m.cluster.NodeOf(pod.UID); was != "" && was != node {
 		// Another client has bound it.
@@ -214,7 +227,7 @@ func (m *machine) withdraw(uid types.UID) {
 // removePod removes a pod that was deleted or has ended.
 func (m *machine) removePod(uid types.UID) {
 	m.withdraw(uid)
-	delete(m.binding, uid)
+	m.forget(uid)
 	delete(m.victims, uid)
 	m.unplace(uid)
 }
@@ -226,12 +239,12 @@ func (m *machine) notBound(uid types.UID, err error) {
 	if !found {
 		return
 	}
-	delete(m.binding, uid)
+	m.forget(uid)
 	m.unplace(uid)
 	m.queue.Retry(b.item)
 	none := ""
 	m.reports = append(m.reports, decision{
-		pod:      b.item.Pod,
+		pod:      b.nominee(),
 		reason:   v1.PodReasonSchedulerError,
 		message:  err.Error(),
 		nominate: &none,

@@ -31,12 +31,14 @@ type world struct {
 	pods   map[string]*v1.Pod
 	placed map[string]string
 	made   int
+	storage
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
 	return &world{
 		bench: newBench(), t: t, random: rand.New(rand.NewPCG(seed, 1)),
 		nodes: map[string]*v1.Node{}, pods: map[string]*v1.Pod{}, placed: map[string]string{},
+		storage: newStorage(),
 	}
 }
 
@@ -44,6 +46,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 func (w *world) where(p *v1.Pod) string {
 	if p.Spec.NodeName != "" {
 		return p.Spec.NodeName
+	}
+	if d := w.reserving[p.Name]; d != nil {
+		return d.node
 	}
 	return w.placed[p.Name]
 }
@@ -79,7 +84,7 @@ func (w *world) fits(p *v1.Pod, n *v1.Node) bool {
 	tolerant := len(p.Spec.Tolerations) > 0 || len(n.Spec.Taints) == 0
 	return free && room && tolerant && !n.Spec.Unschedulable &&
 		labels.SelectorFromSet(p.Spec.NodeSelector).Matches(labels.Set(n.Labels)) &&
-		w.affinityAllows(p, n) && w.spreadAllows(p, n)
+		w.affinityAllows(p, n) && w.spreadAllows(p, n) && w.volumesAllow(p, n)
 }
 
 func hostPortOf(p *v1.Pod) int32 {
@@ -174,7 +179,7 @@ func (w *world) describe(p *v1.Pod) string {
 			text += fmt.Sprintf("  %s %v %v %v\n", o.Name, o.Labels, o.Spec.Affinity, o.Spec.TopologySpreadConstraints)
 		}
 	}
-	return text + fmt.Sprintf("pod %s %v %v %v %v", p.Name, p.Labels, p.Spec.Affinity, p.Spec.TopologySpreadConstraints, p.Spec.NodeSelector)
+	return text + w.describeStorage(p) + fmt.Sprintf("pod %s %v %v %v %v", p.Name, p.Labels, p.Spec.Affinity, p.Spec.TopologySpreadConstraints, p.Spec.NodeSelector)
 }
 
 func (w *world) rejectedBy(p *v1.Pod) []string {
@@ -222,6 +227,9 @@ func (w *world) randomPod() *v1.Pod {
 	p.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
 	like := &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.pick("a", "b")}}
 	term := []v1.PodAffinityTerm{{TopologyKey: w.pick("zone", v1.LabelHostname), LabelSelector: like}}
+	if w.chance(w.share) {
+		w.addClaims(p)
+	}
 	switch w.random.IntN(10) {
 	case 0:
 		p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}}
@@ -244,6 +252,10 @@ func (w *world) randomPod() *v1.Pod {
 
 // step makes a random change.
 func (w *world) step() {
+	if w.chance(w.share) {
+		w.stepStorage()
+		return
+	}
 	switch w.random.IntN(10) {
 	case 0:
 		w.putNode(w.randomNode(fmt.Sprint("n", w.random.IntN(6))))
@@ -280,6 +292,7 @@ func (w *world) putNode(n *v1.Node) {
 func (w *world) drop(p *v1.Pod) {
 	delete(w.pods, p.Name)
 	delete(w.placed, p.Name)
+	delete(w.reserving, p.Name)
 	w.removePod(p.UID)
 }
 
@@ -308,17 +321,28 @@ func (w *world) settleBinding() {
 func (w *world) settle() {
 	for d, found := w.next(); found; d, found = w.next() {
 		if d.node == "" {
+			delete(w.reserving, d.pod.Name)
 			continue
 		}
 		p, n := w.pods[d.pod.Name], w.nodes[d.node]
 		switch {
 		case p == nil || n == nil:
 			w.t.Fatalf("%s -> %s: one of them does not exist", d.pod.Name, d.node)
+		case w.reserving[p.Name] != nil && d.reservation == nil:
+			w.checkBound(p, n)
+			delete(w.reserving, p.Name)
+			w.placed[p.Name] = n.Name
+			continue
 		case w.where(p) != "":
 			w.t.Fatalf("%s -> %s: it is already on %s", p.Name, n.Name, w.where(p))
 		case !w.fits(p, n):
 			w.t.Fatalf("%s -> %s: it does not fit there\n%s", p.Name, n.Name, w.describe(p))
 		}
+		if d.reservation != nil {
+			w.reserving[p.Name] = &d
+			continue
+		}
+		w.checkBound(p, n)
 		w.placed[p.Name] = n.Name
 	}
 }

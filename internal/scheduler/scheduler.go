@@ -24,7 +24,8 @@ import (
 type Options struct {
 	// Client acts as the user system:kube-scheduler. It should have no rate limit.
 	Client kubernetes.Interface
-	// Informers have the pods, nodes and namespaces. The caller starts them, after New.
+	// Informers have pods, nodes, namespaces and the objects of storage. The caller starts them,
+	// after New.
 	Informers informers.SharedInformerFactory
 	// Recorder records events. If it is nil, they are written with Client.
 	Recorder events.EventRecorder
@@ -56,6 +57,14 @@ func New(opts Options) (*Scheduler, error) {
 	core.Nodes().Informer()
 	core.Pods().Informer()
 	core.Namespaces().Informer()
+	core.PersistentVolumeClaims().Informer()
+	core.PersistentVolumes().Informer()
+	storage := s.Informers.Storage().V1()
+	storage.StorageClasses().Informer()
+	storage.CSINodes().Informer()
+	storage.CSIDrivers().Informer()
+	storage.CSIStorageCapacities().Informer()
+	storage.VolumeAttachments().Informer()
 	s.machine = newMachine(s.Clock, s.budgets)
 	return s, nil
 }
@@ -119,10 +128,10 @@ func (s *Scheduler) loop(ctx context.Context, effects *lanes) {
 	}
 }
 
-// waitForWork waits for a change, or until the queue needs attention.
+// waitForWork waits for a change, or until the machine needs attention.
 func (s *Scheduler) waitForWork(ctx context.Context) {
 	var due <-chan time.Time
-	if next, found := s.machine.queue.Next(); found {
+	if next, found := s.machine.due(); found {
 		timer := s.Clock.NewTimer(next.Sub(s.Clock.Now()))
 		defer timer.Stop()
 		due = timer.C()

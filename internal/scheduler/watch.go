@@ -35,6 +35,14 @@ func (s *Scheduler) watch(ctx context.Context) (func(), error) {
 	}
 	add(core.Nodes().Informer(), s.setNode, s.removeNode)
 	add(core.Namespaces().Informer(), s.setNamespace, s.removeNamespace)
+	storage := s.Informers.Storage().V1()
+	add(core.PersistentVolumeClaims().Informer(), post(s, (*machine).setClaim), postLast(s, (*machine).removeClaim))
+	add(core.PersistentVolumes().Informer(), post(s, (*machine).setVolume), postLast(s, (*machine).removeVolume))
+	add(storage.StorageClasses().Informer(), post(s, (*machine).setClass), postLast(s, (*machine).removeClass))
+	add(storage.CSINodes().Informer(), post(s, (*machine).setCSINode), postLast(s, (*machine).removeCSINode))
+	add(storage.CSIDrivers().Informer(), post(s, (*machine).setDriver), postLast(s, (*machine).removeDriver))
+	add(storage.CSIStorageCapacities().Informer(), post(s, (*machine).setCapacity), postLast(s, (*machine).removeCapacity))
+	add(storage.VolumeAttachments().Informer(), post(s, (*machine).setAttachment), postLast(s, (*machine).removeAttachment))
 	add(core.Pods().Informer(), s.setPod, s.removePod)
 	unwatch := func() {
 		for _, f := range undo {
@@ -58,6 +66,23 @@ func (s *Scheduler) update(old, obj any, set, remove func(any)) {
 		remove(old)
 	}
 	set(obj)
+}
+
+// post returns a handler that posts an object's change to the inbox.
+func post[T any](s *Scheduler, apply func(*machine, T)) func(any) {
+	return func(obj any) {
+		object := obj.(T)
+		s.inbox.post(func(m *machine) { apply(m, object) })
+	}
+}
+
+// postLast returns a handler that posts an object's deletion to the inbox.
+func postLast[T any](s *Scheduler, apply func(*machine, T)) func(any) {
+	return func(obj any) {
+		if object, ok := last(obj).(T); ok {
+			s.inbox.post(func(m *machine) { apply(m, object) })
+		}
+	}
 }
 
 func (s *Scheduler) setNode(obj any) {

@@ -25,6 +25,10 @@ type Cluster struct {
 	// withAffinity counts the pods with pod affinity or anti-affinity. Most clusters have none, and
 	// filters need not search for them.
 	withAffinity int
+	// claimUsers counts the pods on nodes that use each claim; not those for which it was created.
+	claimUsers map[types.NamespacedName]int
+	// Volumes has the objects of storage.
+	Volumes *Volumes
 
 	// nominated has the pods nominated to each node, nomination the node of each of these pods.
 	nominated  map[string][]*Pod
@@ -43,6 +47,8 @@ func NewCluster() *Cluster {
 		pods:       map[types.UID]place{},
 		imageNodes: map[string]int{},
 		namespaces: map[string]labels.Set{},
+		claimUsers: map[types.NamespacedName]int{},
+		Volumes:    newVolumes(),
 		nominated:  map[string][]*Pod{},
 		nomination: map[types.UID]string{},
 	}
@@ -130,6 +136,7 @@ func (c *Cluster) Place(pod *Pod, node string) *Pod {
 	if pod.HasAffinity() {
 		c.withAffinity++
 	}
+	c.countClaims(pod, 1)
 	return before
 }
 
@@ -145,9 +152,24 @@ func (c *Cluster) Remove(uid types.UID) *Pod {
 	if p.pod.HasAffinity() {
 		c.withAffinity--
 	}
+	c.countClaims(p.pod, -1)
 	c.forget(p.node, n)
 	return p.pod
 }
+
+func (c *Cluster) countClaims(pod *Pod, delta int) {
+	for _, claim := range pod.Claims {
+		if claim.Ephemeral {
+			continue
+		}
+		if c.claimUsers[claim.Key] += delta; c.claimUsers[claim.Key] == 0 {
+			delete(c.claimUsers, claim.Key)
+		}
+	}
+}
+
+// IsClaimInUse reports whether a pod on a node uses a claim.
+func (c *Cluster) IsClaimInUse(key types.NamespacedName) bool { return c.claimUsers[key] > 0 }
 
 // HasAffinity reports whether any pod on any node has pod affinity or anti-affinity.
 func (c *Cluster) HasAffinity() bool { return c.withAffinity > 0 }

@@ -4,6 +4,8 @@
 package model
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	podresource "k8s.io/component-helpers/resource"
 	corev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/storage/ephemeral"
 )
 
 // Pod is a pod with its parsed scheduling requirements. It is immutable.
@@ -27,11 +30,20 @@ type Pod struct {
 	Ports []Port
 	// Owner is the UID of the pod's controller, if it has one.
 	Owner types.UID
+	// Claims are the pod's volumes that a PersistentVolumeClaim provides.
+	Claims []Claim
 
 	Affinity              []Term
 	AntiAffinity          []Term
 	PreferredAffinity     []WeightedTerm
 	PreferredAntiAffinity []WeightedTerm
+}
+
+// Claim is a volume of a pod that a PersistentVolumeClaim provides.
+type Claim struct {
+	Key types.NamespacedName
+	// Ephemeral is whether the claim is created for the pod and deleted with it (KEP-1698).
+	Ephemeral bool
 }
 
 // assumedRequests are assumed for a container without requests for CPU or memory when nodes are
@@ -60,7 +72,36 @@ func NewPod(pod *v1.Pod) *Pod {
 		p.Owner = owner.UID
 	}
 	p.parseAffinity()
+	p.parseClaims()
 	return p
+}
+
+func (p *Pod) parseClaims() {
+	for i := range p.Spec.Volumes {
+		switch v := &p.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			p.addClaim(Claim{Key: p.key(v.PersistentVolumeClaim.ClaimName)})
+		case v.Ephemeral != nil:
+			p.addClaim(Claim{Key: p.key(ephemeral.VolumeClaimName(p.Pod, v)), Ephemeral: true})
+		}
+	}
+}
+
+// addClaim adds a claim. A claim that several volumes use counts once.
+func (p *Pod) addClaim(claim Claim) {
+	if !slices.Contains(p.Claims, claim) {
+		p.Claims = append(p.Claims, claim)
+	}
+}
+
+// key returns the key of an object in the pod's namespace.
+func (p *Pod) key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: p.Namespace, Name: name}
+}
+
+// Uses reports whether a claim provides a volume of the pod.
+func (p *Pod) Uses(claim types.NamespacedName) bool {
+	return slices.ContainsFunc(p.Claims, func(c Claim) bool { return c.Key == claim })
 }
 
 func (p *Pod) parseAffinity() {

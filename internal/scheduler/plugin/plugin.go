@@ -52,6 +52,13 @@ type Spanning interface {
 	Move(pod *model.Pod, node *model.Node, delta int)
 }
 
+// A Reserver is a check of something that must be written to the API before the pod is bound.
+type Reserver interface {
+	Check
+	// Reserve adds what must be written for the pod to run on a node that passed the check.
+	Reserve(node *model.Node, reservation *model.Reservation)
+}
+
 // CheckFunc is a function that implements Check.
 type CheckFunc func(node *model.Node) *Rejection
 
@@ -102,6 +109,10 @@ func Filters() []Filter {
 		nodeAffinity{},
 		hostPorts{},
 		resourcesFit{},
+		volumeRestrictions{},
+		volumeLimits{},
+		volumeBinding{},
+		volumeZone{},
 		topologySpread{},
 		podAffinity{},
 	}
@@ -113,6 +124,7 @@ func Scores() []Weighted {
 		{taints{}, 3},
 		{nodeAffinity{}, 2},
 		{leastAllocated{}, 1},
+		{volumeBinding{}, 1},
 		{topologySpread{}, 2},
 		{podAffinity{}, 2},
 		{balancedAllocation{}, 1},
@@ -138,6 +150,20 @@ const (
 	SelfChanged
 	// NamespaceChanged: the labels of a namespace have changed.
 	NamespaceChanged
+	// ClaimChanged: a PersistentVolumeClaim was added or changed, or is no longer assumed.
+	ClaimChanged
+	// VolumeChanged: a PersistentVolume was added or changed, or is no longer assumed.
+	VolumeChanged
+	// ClassChanged: a StorageClass was added or changed.
+	ClassChanged
+	// CSINodeChanged: a CSINode was added, changed or removed.
+	CSINodeChanged
+	// DriverChanged: a CSIDriver was added, changed or removed.
+	DriverChanged
+	// CapacityChanged: a CSIStorageCapacity was added or changed.
+	CapacityChanged
+	// AttachmentGone: a VolumeAttachment was removed.
+	AttachmentGone
 )
 
 // Event is a change that was applied to the cluster. Which fields are set depends on its kind.
@@ -147,6 +173,15 @@ type Event struct {
 	OldPod, Pod   *model.Pod
 	// On is the node of a pod that was changed or removed.
 	On string
+	// OldObject and Object are the states of an object of another kind; nil if it did not exist.
+	OldObject, Object any
+}
+
+// states returns the states of the object that an event is about, of the type of its kind.
+func states[T any](event *Event) (before, after T) {
+	before, _ = event.OldObject.(T)
+	after, _ = event.Object.(T)
+	return before, after
 }
 
 // normalize scales scores so that the best is MaxScore. With reverse, low is better than high.

@@ -89,6 +89,9 @@ func readyFirst(a, b *Item) bool {
 	return moreUrgent(a, b)
 }
 
+// Now returns the time on the queue's clock.
+func (q *Queue) Now() time.Time { return q.clock.Now() }
+
 // Len returns the number of pending pods.
 func (q *Queue) Len() int { return len(q.pending) }
 
