@@ -10,11 +10,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/auth/rbac/bootstrap"
 	"github.com/kindred-project/kindred/internal/registry/scheduling"
@@ -35,6 +37,9 @@ func (s *Server) EnsureSystem(parent context.Context) error {
 	}
 	if err := s.awaitInformers(parent); err != nil {
 		return err
+	}
+	if err := ensureDefaultClass(parent, client); err != nil {
+		return fmt.Errorf("create StorageClass: %w", err)
 	}
 	for _, name := range systemNamespaces {
 		if err := ensureNamespace(parent, client, name); err != nil {
@@ -115,6 +120,22 @@ func ensureNamespace(ctx context.Context, client kubernetes.Interface, name stri
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	_, err = client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	return ignoreAlreadyExists(err)
+}
+
+// ensureDefaultClass creates the default StorageClass in a new cluster, which has no namespace
+// kube-system yet. It does not create it again in others, because a user may have deleted it.
+func ensureDefaultClass(ctx context.Context, client kubernetes.Interface) error {
+	_, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	_, err = client.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{
+		ObjectMeta:           metav1.ObjectMeta{Name: "local-path", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+		Provisioner:          "kindred.dev/local-path",
+		VolumeBindingMode:    ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		AllowVolumeExpansion: ptr.To(true),
+	}, metav1.CreateOptions{})
 	return ignoreAlreadyExists(err)
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/containerd"
+	"github.com/kindred-project/kindred/internal/controllers/localpath"
 	"github.com/kindred-project/kindred/internal/node"
 	"github.com/kindred-project/kindred/internal/node/serve"
 	"github.com/kindred-project/kindred/internal/node/simulated"
@@ -61,6 +62,15 @@ func (config *Config) decideNode() {
 		config.Notice(fmt.Sprintf("no real node, a simulated one instead: %s; %s",
 			"missing "+strings.Join(missing, ", "), containerd.HowToGet(missing)))
 	}
+}
+
+// volumeNodes returns the nodes on which volumes of the default StorageClass are provisioned.
+func (config *Config) volumeNodes() localpath.Nodes {
+	nodes := localpath.Nodes{Simulated: simulated.Key}
+	if config.Node {
+		nodes.Real, nodes.Root = config.NodeName, config.Dir.Volumes()
+	}
+	return nodes
 }
 
 // startMachine starts the pod network and the container runtime in the background. It returns nil if

@@ -17,6 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/job"
+	"github.com/kindred-project/kindred/internal/controllers/localpath"
 	"github.com/kindred-project/kindred/internal/controllers/namespace"
 	"github.com/kindred-project/kindred/internal/controllers/nodelifecycle"
 	"github.com/kindred-project/kindred/internal/controllers/persistentvolume"
@@ -40,6 +41,8 @@ type Options struct {
 	Sign certificates.Signer
 	// Token issues tokens of service accounts that are stored in Secrets.
 	Token serviceaccount.IssueToken
+	// LocalPath are the nodes on which volumes of the default StorageClass are provisioned.
+	LocalPath localpath.Nodes
 }
 
 // All returns the controllers, in the order in which they are added.
@@ -74,6 +77,7 @@ func All(options Options) []control.Controller {
 		{Name: persistentvolume.BinderName, Source: persistentvolume.BinderSource, Add: persistentvolume.AddBinder},
 		{Name: persistentvolume.EphemeralName, Source: persistentvolume.EphemeralSource, Add: persistentvolume.AddEphemeral},
 		{Name: persistentvolume.ExpanderName, Source: persistentvolume.ExpanderSource, Add: persistentvolume.AddExpander},
+		{Name: localpath.Name, Source: localpath.Provisioner, Add: localpath.Add(options.LocalPath)},
 		{Name: volumeprotection.ClaimName, Add: volumeprotection.AddClaims},
 		{Name: volumeprotection.VolumeName, Add: volumeprotection.AddVolumes},
 		{Name: volumeprotection.ClassName, Add: volumeprotection.AddClasses},

@@ -64,6 +64,9 @@ func (l Layout) Etcd() string { return l.path("etcd") }
 // Node is the root of the node agent: pod volumes, checkpoints, plugins.
 func (l Layout) Node() string { return l.path("node") }
 
+// Volumes holds the directories of provisioned PersistentVolumes: users' data.
+func (l Layout) Volumes() string { return l.path("volumes") }
+
 // Containerd is the root of the private containerd: content, snapshots, generated configuration.
 func (l Layout) Containerd() string { return l.path("containerd") }
 

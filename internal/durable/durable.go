@@ -50,6 +50,18 @@ func RenameDir(from, to string) error {
 	return syncPath(filepath.Dir(to))
 }
 
+// MakeDir makes a directory, if it does not exist. The mode applies whatever the umask is, to a
+// directory that exists too.
+func MakeDir(path string, mode fs.FileMode) error {
+	if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		return err
+	}
+	return syncPath(filepath.Dir(path))
+}
+
 // Remove removes a file, if it exists. The file does not come back after power loss.
 func Remove(path string) error {
 	err := os.Remove(path)

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	mountutils "k8s.io/mount-utils"
 
+	"github.com/kindred-project/kindred/internal/loop"
 	"github.com/kindred-project/kindred/internal/mounts"
-	"github.com/kindred-project/kindred/internal/node/loop"
 )
 
 // killed is what an interrupted mounter panics with.

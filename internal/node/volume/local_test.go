@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/kindred-project/kindred/internal/loop"
 	"github.com/kindred-project/kindred/internal/mounts"
-	"github.com/kindred-project/kindred/internal/node/loop"
 )
 
 func writeFile(t *testing.T, path, content string) {

@@ -16,7 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kindred-project/kindred/internal/node/loop"
+	"github.com/kindred-project/kindred/internal/loop"
 )
 
 // localBlock is a block device of the node, or a file of the node's own provisioner, which becomes a loop

@@ -32,7 +32,7 @@ var builtin = map[string]string{
 	"kubernetes.io/vac-protection":             "the VolumeAttributesClass protection controller removes it when no claim or volume uses the class",
 	"kubernetes.io/pvc-as-source-protection":   "the CSI snapshotter or provisioner removes it when nothing is provisioned from the claim any more",
 	volume.PVDeletionInTreeProtectionFinalizer: "the volume controller removes it when the volume is deleted",
-	volume.PVDeletionProtectionFinalizer:       "the provisioner of the CSI driver removes it when the volume is deleted",
+	volume.PVDeletionProtectionFinalizer:       "the provisioner of the volume removes it when the data is deleted",
 
 	batchv1.JobTrackingFinalizer:                   "the Job controller removes it when it has counted the pod",
 	"service.kubernetes.io/load-balancer-cleanup":  "the service controller of the cloud removes it when the load balancer is gone",

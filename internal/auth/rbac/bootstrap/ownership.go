@@ -9,7 +9,7 @@ import (
 	ownershipv1alpha1 "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
-// ownershipReviewer is the only role that upstream does not have.
+// ownershipReviewer is the role of everybody who asks about owners and dependents.
 const ownershipReviewer = "kindred:ownership-reviewer"
 
 // addOwnership lets every authenticated user create ownership reviews, as upstream lets them create

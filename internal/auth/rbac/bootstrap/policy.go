@@ -35,6 +35,7 @@ func Default() Policy {
 	p.addClusterRoleBindings()
 	p.addNamespaced()
 	p.addOwnership()
+	p.addLocalPath()
 	p.gather()
 	return p
 }

@@ -86,6 +86,15 @@ func configure(backing *os.File) (string, error) {
 	return device, nil
 }
 
+// Grow makes the device of a file as large as the file, if the file is attached.
+func Grow(file string) error {
+	device, err := Find(file)
+	if device == "" || err != nil {
+		return err
+	}
+	return grow(device)
+}
+
 // grow makes a device as large as its file.
 func grow(device string) error {
 	node, err := os.OpenFile(device, os.O_RDWR|unix.O_CLOEXEC, 0)

@@ -1,0 +1,207 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localpath
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kindred-project/kindred/internal/controllers/framework/control"
+	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
+)
+
+const (
+	// Name is the controller's identity.
+	Name = "local-path-provisioner"
+	// Provisioner is the provisioner of its StorageClasses, and the source of its events.
+	Provisioner = "kindred.dev/local-path"
+
+	workers = 4
+)
+
+// Nodes are the nodes that the provisioner serves.
+type Nodes struct {
+	// Real is the name of the node with a directory of volumes, Root; "" for none.
+	Real, Root string
+	// Simulated is the label of simulated nodes, whose volumes have no directories.
+	Simulated string
+}
+
+// Add returns the function that registers the provisioner. It watches claims and volumes.
+func Add(nodes Nodes) func(control.Env) error {
+	return func(env control.Env) error {
+		p := newProvisioner(env, nodes)
+		requests := handler.EnqueueRequestsFromMapFunc(requestsOfClaim)
+		mine := predicate.NewPredicateFuncs(func(obj client.Object) bool {
+			return obj.GetAnnotations()[volume.AnnDynamicallyProvisioned] == Provisioner
+		})
+		return ctrl.NewControllerManagedBy(env.Manager).
+			Named(Name).
+			WithOptions(env.Options(workers)).
+			For(&corev1.PersistentVolume{}, builder.WithPredicates(mine)).
+			Watches(&corev1.PersistentVolumeClaim{}, requests).
+			Complete(p)
+	}
+}
+
+// requestsOfClaim returns a request for a claim that waits for the provisioner, and one for the volume of
+// a claim, which may have to be expanded.
+func requestsOfClaim(_ context.Context, obj client.Object) []reconcile.Request {
+	claim, ok := obj.(*corev1.PersistentVolumeClaim)
+	switch {
+	case !ok:
+		return nil
+	case isWaiting(claim):
+		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(claim)}}
+	case claim.Spec.VolumeName != "" && claim.Annotations[volume.AnnStorageProvisioner] == Provisioner:
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: claim.Spec.VolumeName}}}
+	}
+	return nil
+}
+
+type provisioner struct {
+	client client.Client
+	events record.EventRecorder
+	nodes  Nodes
+	real   directories
+	swept  sync.Once
+}
+
+func newProvisioner(env control.Env, nodes Nodes) *provisioner {
+	return &provisioner{client: env.Client, events: env.Events, nodes: nodes, real: directories{root: nodes.Root}}
+}
+
+// Reconcile takes the next step for a claim or, if the request has no namespace, for a volume.
+func (p *provisioner) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if req.Namespace != "" {
+		return ctrl.Result{}, owned.IgnoreStale(p.reconcileClaim(ctx, req))
+	}
+	v := &corev1.PersistentVolume{}
+	if err := p.client.Get(ctx, req.NamespacedName, v); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if v.Annotations[volume.AnnDynamicallyProvisioned] != Provisioner {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, owned.IgnoreStale(p.reconcileVolume(ctx, v))
+}
+
+func (p *provisioner) reconcileClaim(ctx context.Context, req ctrl.Request) error {
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := p.client.Get(ctx, req.NamespacedName, claim); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !isWaiting(claim) || owned.IsHeld(claim) {
+		return nil
+	}
+	class := &storagev1.StorageClass{}
+	if err := p.client.Get(ctx, client.ObjectKey{Name: volume.GetPersistentVolumeClaimClass(claim)}, class); err != nil {
+		return client.IgnoreNotFound(err) // The binder reports a class that is missing.
+	}
+	if err := check(claim, class); err != nil {
+		p.failed(claim, class, err)
+		return nil
+	}
+	node := &corev1.Node{}
+	err := p.client.Get(ctx, client.ObjectKey{Name: claim.Annotations[volume.AnnSelectedNode]}, node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return p.reschedule(ctx, claim)
+	case err != nil:
+		return err
+	}
+	return p.provision(ctx, claim, class, node)
+}
+
+// provision makes the directory of a claim, then its volume. If the node has no room for the directory,
+// the scheduler has to choose again.
+func (p *provisioner) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node *corev1.Node) error {
+	p.swept.Do(func() {
+		if err := p.sweep(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot remove unused directories of volumes", "directory", p.nodes.Root)
+		}
+	})
+	path, served, err := p.makePath(claim, node)
+	if !served {
+		return nil
+	}
+	if err != nil {
+		p.failed(claim, class, err)
+		return p.reschedule(ctx, claim)
+	}
+	v := newVolume(claim, class, node, path)
+	if err := p.client.Create(ctx, v); err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	}
+	p.events.Eventf(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "Successfully provisioned volume %s", v.Name)
+	if !isBlock(&v.Spec) && node.Name == p.nodes.Real {
+		p.events.Eventf(claim, corev1.EventTypeNormal, "CapacityNotEnforced",
+			"volume %s is a directory and may grow beyond %s, as far as the disk of node %s allows", v.Name, v.Spec.Capacity.Storage(), node.Name)
+	}
+	return nil
+}
+
+// makePath returns the path of a claim's volume on a node, and makes its directory or file if the node is
+// real. served is false if this provisioner does not serve the node.
+func (p *provisioner) makePath(claim *corev1.PersistentVolumeClaim, node *corev1.Node) (path string, served bool, err error) {
+	name := volumeName(claim)
+	if _, ok := node.Labels[p.nodes.Simulated]; ok {
+		return simulatedPath(name), true, nil
+	}
+	if p.nodes.Real == "" || node.Name != p.nodes.Real {
+		return "", false, nil
+	}
+	if claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock {
+		path, err = p.real.makeFile(name, bytesOf(claim.Spec.Resources.Requests))
+	} else {
+		path, err = p.real.makeDirectory(name)
+	}
+	return path, true, err
+}
+
+// reschedule asks the scheduler to choose another node for a claim.
+func (p *provisioner) reschedule(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	delete(claim.Annotations, volume.AnnSelectedNode)
+	return p.client.Update(ctx, claim)
+}
+
+func (p *provisioner) failed(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, err error) {
+	p.events.Eventf(claim, corev1.EventTypeWarning, "ProvisioningFailed", "failed to provision volume with StorageClass %q: %v", class.Name, err)
+}
+
+// sweep removes the directories that an earlier process made and did not use: empty ones without a volume
+// or a claim. It is done before the first new directory is made.
+func (p *provisioner) sweep(ctx context.Context) error {
+	volumes, claims := &corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaimList{}
+	if err := p.client.List(ctx, volumes, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	if err := p.client.List(ctx, claims, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for i := range volumes.Items {
+		known[volumes.Items[i].Name] = true
+	}
+	for i := range claims.Items {
+		known[volumeName(&claims.Items[i])] = true
+	}
+	return p.real.removeEmpty(known)
+}

@@ -1,0 +1,133 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localpath
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/durable"
+	"github.com/kindred-project/kindred/internal/loop"
+	"github.com/kindred-project/kindred/internal/mounts"
+)
+
+// directories are the directories of volumes below a root. Only root can enter the root, so that no other
+// user of the machine can. Within it, every user of a container may write to its volume.
+type directories struct{ root string }
+
+const (
+	rootMode   = 0o700
+	volumeMode = 0o777
+	blockMode  = 0o600
+
+	// blockUnit is the unit of the size of a block volume, in bytes: that of a page.
+	blockUnit = 4096
+)
+
+// makeDirectory makes the directory of a volume, if it does not exist, and returns its path.
+func (d directories) makeDirectory(name string) (string, error) {
+	path := filepath.Join(d.root, name)
+	if err := durable.MakeDir(d.root, rootMode); err != nil {
+		return "", err
+	}
+	return path, durable.MakeDir(path, volumeMode)
+}
+
+// makeFile makes the file of a block volume, and returns its path. The file has holes: it takes room on
+// the disk when it is written.
+func (d directories) makeFile(name string, size int64) (string, error) {
+	dir, err := d.makeDirectory(name)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "block")
+	return path, resize(path, size)
+}
+
+// grow enlarges the file of a block volume, and its device if a pod uses it.
+func (d directories) grow(v *corev1.PersistentVolume, size int64) error {
+	if err := d.check(v); err != nil {
+		return err
+	}
+	if err := resize(v.Spec.Local.Path, size); err != nil {
+		return err
+	}
+	return loop.Grow(v.Spec.Local.Path)
+}
+
+// resize makes a file at least size bytes large, rounded up, and never smaller.
+func resize(path string, size int64) (err error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, blockMode)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	size = (size + blockUnit - 1) / blockUnit * blockUnit
+	if info.Size() >= size {
+		return nil
+	}
+	if err := file.Truncate(size); err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+// check returns an error if the path of a volume is not one that the provisioner gave it: its
+// PersistentVolume may have been written by a user.
+func (d directories) check(v *corev1.PersistentVolume) error {
+	path := filepath.Join(d.root, v.Name)
+	if v.Spec.Local == nil || v.Spec.Local.Path != path && v.Spec.Local.Path != filepath.Join(path, "block") {
+		return fmt.Errorf("volume %q is not in %s: it was not provisioned there", v.Name, d.root)
+	}
+	return nil
+}
+
+// remove removes the directory of a volume. It fails while the volume, or something in it, is mounted.
+func (d directories) remove(v *corev1.PersistentVolume) error {
+	if err := d.check(v); err != nil {
+		return err
+	}
+	path := filepath.Join(d.root, v.Name)
+	mounted, err := mounts.At(path)
+	if err != nil {
+		return err
+	}
+	if len(mounted) > 0 {
+		return fmt.Errorf("volume %q has mounts: %s", v.Name, strings.Join(mounted, ", "))
+	}
+	root, err := os.OpenRoot(d.root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(root.RemoveAll(v.Name), root.Close())
+}
+
+// removeEmpty removes the empty directories of unknown volumes.
+func (d directories) removeEmpty(known map[string]bool) error {
+	entries, err := os.ReadDir(d.root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, entry := range entries {
+		if known[entry.Name()] || !strings.HasPrefix(entry.Name(), "pvc-") {
+			continue
+		}
+		// This fails if the directory is not empty.
+		_ = os.Remove(filepath.Join(d.root, entry.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,359 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localpath
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
+)
+
+var ctx = context.Background()
+
+const simulatedLabel = "example.com/simulated"
+
+// bench is a provisioner with an API of its own, a real node "here" and a simulated node "sim-0".
+type bench struct {
+	*controltest.World
+	*provisioner
+	t *testing.T
+}
+
+func newBench(t *testing.T, objs ...client.Object) bench {
+	objs = append(objs, newNode("here"), newNode("sim-0", simulatedLabel), newNode("elsewhere"), newClass())
+	w := controltest.New(t, objs...)
+	return bench{w, newProvisioner(w.Env(), Nodes{Real: "here", Root: filepath.Join(t.TempDir(), "volumes"), Simulated: simulatedLabel}), t}
+}
+
+func newNode(name string, labels ...string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: "host-" + name}}}
+	for _, l := range labels {
+		n.Labels[l] = ""
+	}
+	return n
+}
+
+func newClass(change ...func(*storagev1.StorageClass)) *storagev1.StorageClass {
+	c := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "local-path"}, Provisioner: Provisioner,
+		ReclaimPolicy: ptr.To(corev1.PersistentVolumeReclaimDelete),
+	}
+	for _, f := range change {
+		f(c)
+	}
+	return c
+}
+
+func newClaim(change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+	c := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", Annotations: map[string]string{
+			volume.AnnStorageProvisioner: Provisioner, volume.AnnSelectedNode: "here",
+		}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To("local-path"),
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:        corev1.VolumeResourceRequirements{Requests: gi("1Gi")},
+		},
+	}
+	for _, f := range change {
+		f(c)
+	}
+	return c
+}
+
+func onNode(name string) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) { c.Annotations[volume.AnnSelectedNode] = name }
+}
+
+func ofBlocks(c *corev1.PersistentVolumeClaim) {
+	c.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
+}
+
+func gi(s string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(s)}
+}
+
+func (b bench) reconcile(key client.ObjectKey) error {
+	b.Sync()
+	_, err := b.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+	return err
+}
+
+// provision reconciles the claim and returns its volume, or nil.
+func (b bench) provision() *corev1.PersistentVolume {
+	b.t.Helper()
+	b.Must(b.reconcile(client.ObjectKey{Namespace: "ns", Name: "data"}))
+	return b.volume()
+}
+
+func (b bench) volume() *corev1.PersistentVolume {
+	b.t.Helper()
+	list := &corev1.PersistentVolumeList{}
+	b.Must(b.API.List(ctx, list))
+	if len(list.Items) == 0 {
+		return nil
+	}
+	return &list.Items[0]
+}
+
+func (b bench) claim() *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{}
+	b.Must(b.API.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "data"}, claim))
+	return claim
+}
+
+// bind does what the binder does.
+func (b bench) bind(v *corev1.PersistentVolume) {
+	b.t.Helper()
+	v.Status.Phase = corev1.VolumeBound
+	b.Must(b.API.Status().Update(ctx, v))
+	claim := b.claim()
+	claim.Spec.VolumeName = v.Name
+	b.Must(b.API.Update(ctx, claim))
+	claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, v.Spec.Capacity
+	b.Must(b.API.Status().Update(ctx, claim))
+}
+
+func (b bench) setPhase(phase corev1.PersistentVolumePhase) {
+	b.t.Helper()
+	v := b.volume()
+	v.Status.Phase = phase
+	b.Must(b.API.Status().Update(ctx, v))
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func TestProvision(t *testing.T) {
+	b := newBench(t, newClaim())
+	v := b.provision()
+	if v == nil {
+		t.Fatalf("no volume: %q", b.Events())
+	}
+	path := filepath.Join(b.nodes.Root, "pvc-uid-0001")
+	want := corev1.PersistentVolumeSpec{
+		Capacity: gi("1Gi"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}},
+		ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "ns", Name: "data", UID: "uid-0001", ResourceVersion: b.claim().ResourceVersion},
+		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete, StorageClassName: "local-path",
+		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"host-here"}}},
+		}}}},
+	}
+	if diff := cmp.Diff(want, v.Spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	for path, mode := range map[string]os.FileMode{b.nodes.Root: 0o700, path: 0o777} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode || !info.IsDir() {
+			t.Errorf("%s: %v, %v", path, info, err)
+		}
+	}
+	events := []string{
+		"Normal ProvisioningSucceeded Successfully provisioned volume pvc-uid-0001",
+		"Normal CapacityNotEnforced volume pvc-uid-0001 is a directory and may grow beyond 1Gi, as far as the disk of node here allows",
+	}
+	if diff := cmp.Diff(events, b.Events()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	b.provision() // again, after a crash before the claim was bound
+	if got := b.Events(); len(got) > 0 {
+		t.Errorf("events of the repetition: %q", got)
+	}
+}
+
+func TestBlockVolumesHaveTheirSize(t *testing.T) {
+	b := newBench(t, newClaim(ofBlocks, func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources.Requests = gi("1000001") }))
+	v := b.provision()
+	info, err := os.Stat(v.Spec.Local.Path)
+	if err != nil || info.Size() != 1003520 || info.Mode() != 0o600 {
+		t.Errorf("file: %+v, %v", info, err)
+	}
+	// The file grows with the claim.
+	b.bind(v)
+	claim := b.claim()
+	claim.Spec.Resources.Requests = gi("3Mi")
+	b.Must(b.API.Update(ctx, claim))
+	b.Must(b.reconcile(client.ObjectKeyFromObject(v)))
+	if info, err = os.Stat(v.Spec.Local.Path); err != nil || info.Size() != 3<<20 {
+		t.Errorf("file after the expansion: %+v, %v", info, err)
+	}
+	if got := b.claim().Status.Capacity.Storage().String(); got != "3Mi" || b.volume().Spec.Capacity.Storage().String() != "3Mi" {
+		t.Errorf("capacity %s", got)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	type C = *corev1.PersistentVolumeClaim
+	for name, c := range map[string]struct {
+		claim C
+		class []func(*storagev1.StorageClass)
+		want  string
+	}{
+		"no node":    {newClaim(func(c C) { delete(c.Annotations, volume.AnnSelectedNode) }), nil, "no node is selected; the class must have volumeBindingMode WaitForFirstConsumer"},
+		"selector":   {newClaim(func(c C) { c.Spec.Selector = &metav1.LabelSelector{} }), nil, "claim Selector is not supported"},
+		"source":     {newClaim(func(c C) { c.Spec.DataSource = &corev1.TypedLocalObjectReference{} }), nil, "a new volume is empty: dataSource and dataSourceRef are not supported"},
+		"attributes": {newClaim(func(c C) { c.Spec.VolumeAttributesClassName = ptr.To("gold") }), nil, "volumeAttributesClassName is not supported"},
+		"parameters": {newClaim(), []func(*storagev1.StorageClass){func(c *storagev1.StorageClass) { c.Parameters = map[string]string{"b": "", "a": ""} }}, `unknown parameters of the class: ["a" "b"]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := check(c.claim, newClass(c.class...)); err == nil || err.Error() != c.want {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestOtherClaimsAreLeftAlone(t *testing.T) {
+	type C = *corev1.PersistentVolumeClaim
+	for name, claim := range map[string]C{
+		"of another provisioner":                    newClaim(func(c C) { c.Annotations[volume.AnnStorageProvisioner] = "example.com/disk" }),
+		"on a node that another provisioner serves": newClaim(onNode("elsewhere")),
+		"bound":   newClaim(func(c C) { c.Spec.VolumeName = "v" }),
+		"on hold": newClaim(func(c C) { c.Annotations[ownership.HoldAnnotation] = "" }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, claim)
+			if v := b.provision(); v != nil || exists(b.nodes.Root) || len(b.Events()) > 0 {
+				t.Errorf("provisioned %v", v)
+			}
+		})
+	}
+}
+
+func TestSimulatedNodesHaveNoDirectories(t *testing.T) {
+	b := newBench(t, newClaim(onNode("sim-0")))
+	v := b.provision()
+	if v == nil || v.Spec.Local.Path != "/simulated/pvc-uid-0001" || exists(b.nodes.Root) {
+		t.Fatalf("volume %v, directory %v", v, exists(b.nodes.Root))
+	}
+	b.setPhase(corev1.VolumeReleased)
+	b.Must(b.reconcile(client.ObjectKeyFromObject(v)))
+	if v := b.volume(); v != nil {
+		t.Errorf("not deleted: %v", v)
+	}
+}
+
+// A node that is gone, or has no room, is given back to the scheduler.
+func TestReschedule(t *testing.T) {
+	b := newBench(t, newClaim(onNode("gone")))
+	b.provision()
+	if node, selected := b.claim().Annotations[volume.AnnSelectedNode]; selected {
+		t.Errorf("still on %s", node)
+	}
+	b = newBench(t, newClaim())
+	b.Must(os.WriteFile(b.nodes.Root, nil, 0o600)) // no directory can be made in a file
+	if v := b.provision(); v != nil {
+		t.Errorf("provisioned %v", v)
+	}
+	if node, selected := b.claim().Annotations[volume.AnnSelectedNode]; selected {
+		t.Errorf("still on %s", node)
+	}
+	if got := b.Events(); len(got) != 1 || !strings.HasPrefix(got[0], `Warning ProvisioningFailed failed to provision volume with StorageClass "local-path": `) {
+		t.Errorf("events %q", got)
+	}
+}
+
+func TestReclaim(t *testing.T) {
+	key := client.ObjectKey{Name: "pvc-uid-0001"}
+	b := newBench(t, newClaim())
+	path := b.provision().Spec.Local.Path
+	data := filepath.Join(path, "data")
+	b.Must(os.WriteFile(data, []byte("x"), 0o600))
+	b.setPhase(corev1.VolumeBound)
+
+	// Deleted while bound: the data stays.
+	b.Must(b.API.Delete(ctx, b.volume()))
+	b.Must(b.reconcile(key))
+	if !exists(data) || b.volume() == nil {
+		t.Fatal("removed while bound")
+	}
+	// Released: the directory goes first, then the volume.
+	b.setPhase(corev1.VolumeReleased)
+	refused := errors.New("refused")
+	b.Refuse = func(verb string, obj client.Object) error {
+		if exists(path) {
+			t.Errorf("%s %T before the directory was removed", verb, obj)
+		}
+		return refused
+	}
+	if err := b.reconcile(key); !errors.Is(err, refused) || b.volume() == nil {
+		t.Errorf("error %v", err)
+	}
+	b.Refuse = nil
+	b.Must(b.reconcile(key))
+	if b.volume() != nil || exists(path) {
+		t.Error("not removed")
+	}
+}
+
+func TestRetainedDataStays(t *testing.T) {
+	key := client.ObjectKey{Name: "pvc-uid-0001"}
+	b := newBench(t, newClaim())
+	v := b.provision()
+	path := v.Spec.Local.Path
+	v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	b.Must(b.API.Update(ctx, v))
+	b.Must(b.reconcile(key))
+	if got := b.volume().Finalizers; len(got) > 0 {
+		t.Errorf("finalizers %q of a retained volume", got)
+	}
+	b.setPhase(corev1.VolumeReleased)
+	b.Must(b.reconcile(key))
+	if b.volume() == nil {
+		t.Fatal("deleted a retained volume")
+	}
+	b.Must(b.API.Delete(ctx, b.volume()))
+	if err := b.reconcile(key); err != nil || !exists(path) {
+		t.Errorf("error %v, data exists: %v", err, exists(path))
+	}
+}
+
+// A PersistentVolume that a user wrote must not make the provisioner remove another directory.
+func TestForeignPathsAreNotRemoved(t *testing.T) {
+	victim := t.TempDir()
+	for name, path := range map[string]string{"outside": victim, "a path that leads outside": "%s/pvc-uid-0001/../..", "another volume": "%s/pvc-other"} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, newClaim())
+			v := b.provision()
+			v.Spec.Local.Path = strings.ReplaceAll(path, "%s", b.nodes.Root)
+			b.Must(b.API.Update(ctx, v))
+			b.setPhase(corev1.VolumeReleased)
+			err := b.reconcile(client.ObjectKeyFromObject(v))
+			if err == nil || !strings.Contains(err.Error(), "it was not provisioned there") || !exists(victim) || !exists(b.nodes.Root) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+func TestSweepRemovesOnlyEmptyUnknownDirectories(t *testing.T) {
+	b := newBench(t, newClaim())
+	for _, dir := range []string{"pvc-unused", "pvc-data/x", "pvc-uid-0001", "other"} {
+		b.Must(os.MkdirAll(filepath.Join(b.nodes.Root, dir), 0o700))
+	}
+	b.provision()
+	for dir, want := range map[string]bool{"pvc-unused": false, "pvc-data/x": true, "pvc-uid-0001": true, "other": true} {
+		if exists(filepath.Join(b.nodes.Root, dir)) != want {
+			t.Errorf("%s exists: %v", dir, !want)
+		}
+	}
+}

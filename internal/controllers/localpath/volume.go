@@ -1,0 +1,127 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localpath
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/component-helpers/storage/volume"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// finalizer keeps a volume until its directory is removed. It is the one of all external provisioners.
+const finalizer = volume.PVDeletionProtectionFinalizer
+
+// finalizers returns the finalizers of a volume: its reclaim policy may change.
+func finalizers(v *corev1.PersistentVolume) []string {
+	v = &corev1.PersistentVolume{ObjectMeta: *v.ObjectMeta.DeepCopy(), Spec: v.Spec}
+	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
+		controllerutil.AddFinalizer(v, finalizer)
+	} else {
+		controllerutil.RemoveFinalizer(v, finalizer)
+	}
+	return v.Finalizers
+}
+
+// reconcileVolume takes the next step for a volume of the provisioner.
+func (p *provisioner) reconcileVolume(ctx context.Context, v *corev1.PersistentVolume) error {
+	if !p.serves(v) {
+		return nil
+	}
+	if shouldDelete(v) {
+		return p.remove(ctx, v)
+	}
+	if want := finalizers(v); v.DeletionTimestamp == nil && !slices.Equal(v.Finalizers, want) {
+		v.Finalizers = want
+		return p.client.Update(ctx, v)
+	}
+	return p.expand(ctx, v)
+}
+
+// shouldDelete reports whether the directory of a volume is to be removed. A volume that failed is tried
+// again.
+func shouldDelete(v *corev1.PersistentVolume) bool {
+	if v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		return false
+	}
+	if v.DeletionTimestamp != nil && !slices.Contains(v.Finalizers, finalizer) {
+		return false // The directory is removed.
+	}
+	return v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed ||
+		v.DeletionTimestamp != nil && v.Status.Phase != corev1.VolumeBound && v.Spec.ClaimRef == nil
+}
+
+// serves reports whether the volume's directory is on a node of this provisioner.
+func (p *provisioner) serves(v *corev1.PersistentVolume) bool {
+	return isSimulated(v) || p.nodes.Real != "" && v.Annotations[nodeAnnotation] == p.nodes.Real
+}
+
+func isSimulated(v *corev1.PersistentVolume) bool {
+	return v.Spec.Local != nil && v.Spec.Local.Path == simulatedPath(v.Name)
+}
+
+// remove removes the directory of a volume, then the volume.
+func (p *provisioner) remove(ctx context.Context, v *corev1.PersistentVolume) error {
+	if !isSimulated(v) {
+		if err := p.real.remove(v); err != nil {
+			p.events.Event(v, corev1.EventTypeWarning, "VolumeFailedDelete", err.Error())
+			return err
+		}
+	}
+	if controllerutil.RemoveFinalizer(v, finalizer) {
+		if err := p.client.Update(ctx, v); err != nil {
+			return err
+		}
+	}
+	return client.IgnoreNotFound(p.client.Delete(ctx, v, client.Preconditions{UID: &v.UID}))
+}
+
+// expand gives a bound volume the size that its claim requests, and reports it in the claim.
+func (p *provisioner) expand(ctx context.Context, v *corev1.PersistentVolume) error {
+	claim, err := p.claimOf(ctx, v)
+	if claim == nil || err != nil {
+		return err
+	}
+	requested := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	if capacity := v.Spec.Capacity[corev1.ResourceStorage]; requested.Cmp(capacity) > 0 {
+		if isBlock(&v.Spec) && !isSimulated(v) {
+			if err := p.real.grow(v, requested.Value()); err != nil {
+				p.events.Event(claim, corev1.EventTypeWarning, "VolumeResizeFailed", err.Error())
+				return err
+			}
+		}
+		v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: requested}
+		if err := p.client.Update(ctx, v); err != nil {
+			return err
+		}
+	}
+	capacity := v.Spec.Capacity[corev1.ResourceStorage]
+	if reported := claim.Status.Capacity[corev1.ResourceStorage]; capacity.Cmp(reported) <= 0 {
+		return nil
+	}
+	claim.Status.Capacity = v.Spec.Capacity
+	if err := p.client.Status().Update(ctx, claim); err != nil {
+		return err
+	}
+	p.events.Event(claim, corev1.EventTypeNormal, "VolumeResizeSuccessful", "Resize volume succeeded")
+	return nil
+}
+
+// claimOf returns the claim that a volume is bound to, or nil.
+func (p *provisioner) claimOf(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, error) {
+	ref := v.Spec.ClaimRef
+	if ref == nil || v.Status.Phase != corev1.VolumeBound {
+		return nil, nil
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	err := p.client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, claim)
+	if apierrors.IsNotFound(err) || err == nil && (claim.UID != ref.UID || claim.Status.Phase != corev1.ClaimBound) {
+		return nil, nil
+	}
+	return claim, err
+}
