@@ -64,6 +64,9 @@ func (s *Server) newAggregator(g genericapiserver.Config, c Config, next generic
 	}
 	registration := autoregister.NewAutoRegisterController(server.APIRegistrationInformers.Apiregistration().V1().APIServices(), client.ApiregistrationV1())
 	s.registerBuiltIn(g, registration)
+	if err := s.serveMetrics(server.GenericAPIServer, server.APIRegistrationInformers.Apiregistration().V1().APIServices(), client); err != nil {
+		return nil, err
+	}
 	custom := &customGroups{crds: crds, registration: registration}
 	if err := custom.watch(); err != nil {
 		return nil, err
@@ -83,7 +86,9 @@ func (s *Server) newAggregator(g genericapiserver.Config, c Config, next generic
 // registerBuiltIn registers APIServices for the groups that this process serves.
 func (s *Server) registerBuiltIn(g genericapiserver.Config, registration autoregister.AutoAPIServiceRegistration) {
 	announce := func(gv schema.GroupVersion, group, version int32) {
-		registration.AddAPIServiceToSyncOnStart(apiService(gv, group, version))
+		if !isReplaceable(gv.Group) {
+			registration.AddAPIServiceToSyncOnStart(apiService(gv, group, version))
+		}
 		g.AggregatedDiscoveryGroupManager.SetGroupVersionPriority(metav1.GroupVersion(gv), int(group), int(version))
 	}
 	for _, group := range s.groups {

@@ -65,6 +65,9 @@ type Config struct {
 	RuntimeConfig map[string]string
 	// Ownership answers the reviews of ownership.kindred.dev.
 	Ownership *review.Reviews
+	// SimulatedStats returns the handler of a simulated node's /metrics/resource; nil if the node is not
+	// simulated by this process. Simulated nodes have no address that could be connected to.
+	SimulatedStats func(node string) http.Handler
 	// ReadyChecks are added to /readyz.
 	ReadyChecks []healthz.HealthChecker
 	Clock       clock.WithTicker
@@ -110,7 +113,7 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	}
 	g.MergedResourceConfig = s.enabled
 
-	namer := openapi.NewDefinitionNamer(s.external, extensionsScheme(), aggregatorScheme(), ownershipScheme())
+	namer := openapi.NewDefinitionNamer(s.external, extensionsScheme(), aggregatorScheme(), ownershipScheme(), metricsScheme())
 	g.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(allDefinitions, namer)
 	g.OpenAPIConfig.Info.Title = "Kubernetes"
 	g.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(allDefinitions, namer)

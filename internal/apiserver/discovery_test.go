@@ -67,8 +67,8 @@ func TestDiscovery(t *testing.T) {
 	upstream := upstreamResources()
 	served := map[string]bool{}
 	for _, list := range lists {
-		if list.GroupVersion == ownership.SchemeGroupVersion.String() {
-			continue // Kindred's own API group
+		if list.GroupVersion == ownership.SchemeGroupVersion.String() || strings.HasPrefix(list.GroupVersion, "metrics.k8s.io/") {
+			continue // Kindred's own API group, and metrics-server's
 		}
 		for _, resource := range list.APIResources {
 			key := list.GroupVersion + " " + resource.Name
@@ -106,6 +106,8 @@ func TestOpenAPI(t *testing.T) {
 		"/openapi/v3/api/v1":                        {"io.k8s.api.core.v1.Pod", "/api/v1/namespaces/{namespace}/pods/{name}/log"},
 		"/openapi/v3/apis/apps/v1":                  {"io.k8s.api.apps.v1.Deployment", "io.k8s.api.autoscaling.v1.Scale"},
 		"/openapi/v3/apis/events.k8s.io/v1":         {"io.k8s.api.events.v1.Event"},
+		"/openapi/v3/apis/metrics.k8s.io/v1":        {"io.k8s.metrics.pkg.apis.metrics.v1.PodMetrics"},
+		"/openapi/v3/apis/metrics.k8s.io/v1beta1":   {"io.k8s.metrics.pkg.apis.metrics.v1beta1.NodeMetrics"},
 		"/openapi/v3/apis/authentication.k8s.io/v1": {"io.k8s.api.authentication.v1.TokenReview"},
 	} {
 		got := server.do(t, server.admin, http.MethodGet, path, "", "Accept", "application/json")

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/server/resourceconfig"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	metricsapi "k8s.io/metrics/pkg/apis/metrics"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/auth/rbac"
@@ -27,14 +28,15 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// optionalGroups are the groups that no part of the process reads. Controllers, admission,
+// optionalGroups are the groups that no part of the process needs. Controllers, admission,
 // authorizers and the node agent need all others: without them, their informers would never sync.
-var optionalGroups = sets.New("autoscaling", ownership.GroupName)
+// Without autoscaling/v2, the controller of its HorizontalPodAutoscalers is not started.
+var optionalGroups = sets.New("autoscaling", metricsapi.GroupName, ownership.GroupName)
 
 // CheckRuntimeConfig validates a --runtime-config, without a server.
 func CheckRuntimeConfig(config map[string]string) error {
 	groups := registry.Groups(registry.Dependencies{Escalation: &rbac.Escalation{}})
-	groups = append(groups, (&Server{}).ownershipGroup(&review.Reviews{}, nil))
+	groups = append(groups, (&Server{}).ownershipGroup(&review.Reviews{}, nil), metricsGroup(nil))
 	_, err := enabledResources(groups, config)
 	return err
 }

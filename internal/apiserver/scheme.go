@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	aggregator "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/registry/generic"
@@ -39,5 +41,14 @@ func aggregatorScheme() *runtime.Scheme { return aggregator.Scheme }
 func ownershipScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(ownership.AddToScheme(scheme))
+	return scheme
+}
+
+// metricsScheme returns a scheme with the types of metrics.k8s.io, which client-go's scheme does not
+// have either.
+func metricsScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(metricsv1.AddToScheme(scheme))
+	utilruntime.Must(metricsv1beta1.AddToScheme(scheme))
 	return scheme
 }

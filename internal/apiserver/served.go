@@ -5,6 +5,7 @@ package apiserver
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -126,6 +127,9 @@ func (s *Server) allListed(ctx context.Context, client discovery.DiscoveryInterf
 		if service.Spec.Service != nil {
 			delete(want, gv)
 		}
+	}
+	if delegates(s.aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices()) {
+		maps.DeleteFunc(want, func(gv schema.GroupVersion, _ sets.Set[string]) bool { return isReplaceable(gv.Group) })
 	}
 	for gv := range want {
 		if !announced.Has(gv) {

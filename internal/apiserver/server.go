@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/apiserver/inprocess"
+	"github.com/kindred-project/kindred/internal/metrics"
 	"github.com/kindred-project/kindred/internal/registry"
 	"github.com/kindred-project/kindred/internal/registry/admissionregistration"
 	"github.com/kindred-project/kindred/internal/registry/authentication"
@@ -60,6 +61,7 @@ type Server struct {
 	end        context.CancelFunc
 	services   *services
 	fairness   *fairness
+	metrics    *metrics.Collector
 	clock      clock.WithTicker
 	traffic    traffic
 	aggregator *aggregatorapiserver.APIAggregator
@@ -113,7 +115,8 @@ func (s *Server) build(c Config) error {
 		Extending:      admissionregistration.Dependencies{Authorizer: access.authorizer, Client: client},
 		Devices:        resource.Dependencies{Authorizer: access.authorizer, Namespaces: client.CoreV1(), Clock: c.Clock},
 	})
-	s.groups = append(s.groups, s.ownershipGroup(c.Ownership, access.authorizer))
+	s.metrics = s.newCollector(c, nodes)
+	s.groups = append(s.groups, s.ownershipGroup(c.Ownership, access.authorizer), metricsGroup(s.metrics))
 	if s.enabled, err = enabledResources(s.groups, c.RuntimeConfig); err != nil {
 		return fmt.Errorf("runtime-config: %w", err)
 	}
@@ -241,6 +244,7 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 		context.AfterFunc(hook, s.end)
 		s.StartInformers()
 		close(s.started)
+		go s.collectMetrics(hook)
 		if s.gate != nil {
 			go s.gate.run(hook)
 		}

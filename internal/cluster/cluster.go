@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -23,6 +24,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/node/simulated"
 	"github.com/kindred-project/kindred/internal/ownership/review"
 	"github.com/kindred-project/kindred/internal/scheduler"
 	"github.com/kindred-project/kindred/internal/storage"
@@ -41,6 +43,8 @@ type Cluster struct {
 	// controllerStarts counts the controllers that have not started yet.
 	controllerStarts control.Starts
 	machine          *machine
+	// simulated is nil until the simulated nodes are started.
+	simulated atomic.Pointer[simulated.Nodes]
 
 	// parts are clients of the API: they stop before it.
 	parts group
@@ -157,6 +161,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		Encryption:       c.config.Encryption,
 		RuntimeConfig:    c.config.RuntimeConfig,
 		Ownership:        &c.reviews,
+		SimulatedStats:   c.simulatedStats,
 		ReadyChecks:      append(c.checks.checkers(), c.storeCheck()),
 		Clock:            c.config.Clock,
 	}); err != nil {

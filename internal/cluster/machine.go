@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"time"
 
@@ -161,8 +162,17 @@ func (c *Cluster) startSimulated() (<-chan struct{}, error) {
 		return nil, err
 	}
 	c.server.StartInformers()
+	c.simulated.Store(nodes)
 	c.parts.start("simulated nodes", c.fail, nodes.Run)
 	return nodes.Registered(), nil
+}
+
+// simulatedStats returns the handler of a simulated node's metrics; nil if the node is not simulated.
+func (c *Cluster) simulatedStats(node string) http.Handler {
+	if nodes := c.simulated.Load(); nodes != nil {
+		return nodes.Stats(node)
+	}
+	return nil
 }
 
 // startAgent starts the real node's agent on the runtime.

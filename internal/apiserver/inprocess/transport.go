@@ -48,6 +48,13 @@ func (s *Server) Config(as user.Info) *rest.Config {
 	}
 }
 
+// Transport returns a transport whose requests a handler processes, without an identity.
+func Transport(handler http.Handler) http.RoundTripper {
+	s := &Server{}
+	s.Serve(handler)
+	return &transport{server: s}
+}
+
 type identity struct{}
 
 // Authenticator returns an authenticator that accepts the identity of in-process requests. A

@@ -8,7 +8,8 @@ k8s="$(api admissionregistration/v1 apps/v1 authentication/v1 authorization/v1 \
     autoscaling/v1 autoscaling/v2 batch/v1 certificates/v1 coordination/v1 core/v1 discovery/v1 events/v1 \
     flowcontrol/v1 networking/v1 node/v1 policy/v1 rbac/v1 resource/v1 scheduling/v1 scheduling/v1alpha3 storage/v1 storagemigration/v1) \
   k8s.io/apimachinery/pkg/api/resource k8s.io/apimachinery/pkg/apis/meta/v1 k8s.io/apimachinery/pkg/runtime \
-  k8s.io/apimachinery/pkg/util/intstr k8s.io/apimachinery/pkg/version"
+  k8s.io/apimachinery/pkg/util/intstr k8s.io/apimachinery/pkg/version \
+  k8s.io/metrics/pkg/apis/metrics/v1 k8s.io/metrics/pkg/apis/metrics/v1beta1"
 # shellcheck disable=SC2046,SC2086
 go run "k8s.io/kube-openapi/cmd/openapi-gen@$version" \
   --go-header-file header.txt --output-dir . --output-file zz_generated.openapi.go \

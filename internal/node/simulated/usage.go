@@ -135,7 +135,8 @@ func (n *Nodes) Stats(node string) http.Handler {
 
 // summary takes a sample of a node, which uses what its pods use.
 func (n *Nodes) summary(node string) stats.Summary {
-	now := n.options.Clock.Now()
+	// The text format has milliseconds. A finer time would make a constant use look unsteady.
+	now := n.options.Clock.Now().Truncate(time.Millisecond)
 	n.usage.mu.Lock()
 	defer n.usage.mu.Unlock()
 	before, after := n.usage.counters[node], counters{}

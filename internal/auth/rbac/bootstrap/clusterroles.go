@@ -76,6 +76,18 @@ func (p *Policy) addPeople() {
 		on(networking, "ingresses ingresses/status networkpolicies", read),
 		on(resource, "resourceclaims resourceclaims/status resourceclaimtemplates", read),
 	).Labels[aggregateTo+"view"] = "true"
+	p.addMetricsReader()
+}
+
+// metricsReader is metrics-server's role for people. Its other roles are for metrics-server itself.
+const metricsReader = "system:aggregated-metrics-reader"
+
+// addMetricsReader adds the role, because metrics.k8s.io is built in.
+func (p *Policy) addMetricsReader() {
+	role := p.clusterRole(metricsReader, on(metrics, "nodes pods", read))
+	for _, name := range []string{"admin", "edit", "view"} {
+		role.Labels[aggregateTo+name] = "true"
+	}
 }
 
 // aggregated adds a ClusterRole that aggregates the roles with its label, and labels it for other

@@ -62,7 +62,9 @@ func TestSameAsUpstream(t *testing.T) {
 
 // isOurs reports whether upstream does not have the object of a line.
 func isOurs(line string) bool {
-	return strings.Contains(line, "/"+ownershipReviewer+" ") || strings.Contains(line, "/"+localPathProvisioner+" ")
+	return slices.ContainsFunc([]string{ownershipReviewer, localPathProvisioner, metricsReader}, func(name string) bool {
+		return strings.Contains(line, "/"+name+" ")
+	})
 }
 
 // digest returns "Kind/namespace/name digest". The aggregated rules are not part of upstream's
