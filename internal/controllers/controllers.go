@@ -11,6 +11,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/bootstraptoken"
 	"github.com/kindred-project/kindred/internal/controllers/capublisher"
 	"github.com/kindred-project/kindred/internal/controllers/certificates"
+	"github.com/kindred-project/kindred/internal/controllers/cronjob"
 	"github.com/kindred-project/kindred/internal/controllers/daemonset"
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
 	"github.com/kindred-project/kindred/internal/controllers/endpoints"
@@ -59,6 +60,7 @@ func All(options Options) []control.Controller {
 		{Name: statefulset.Name, Add: statefulset.Add},
 		{Name: job.Name, Add: job.Add},
 		{Name: job.TTLName, Add: job.AddTTL},
+		{Name: cronjob.Name, Add: cronjob.Add},
 		{Name: endpointslice.Name, Add: endpointslice.Add},
 		{Name: endpoints.Name, Add: endpoints.Add},
 		{Name: servicecidr.Name, Add: servicecidr.Add},

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/controllers/cronjob"
 	"github.com/kindred-project/kindred/internal/controllers/daemonset"
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
 	"github.com/kindred-project/kindred/internal/controllers/endpoints"
@@ -25,6 +26,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 	"github.com/kindred-project/kindred/internal/controllers/job"
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
+	"github.com/kindred-project/kindred/internal/controllers/statefulset"
 )
 
 // holdCase is a controller, or a part of one, that leaves held objects alone.
@@ -64,8 +66,26 @@ var holdCases = []holdCase{{
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}}}
 	},
 }, {
+	name: "StatefulSet", add: statefulset.Add, handled: owns(&corev1.PodList{}),
+	object: func(meta metav1.ObjectMeta) client.Object {
+		return &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1)), Selector: selecting(meta), Template: templateOf(meta)}}
+	},
+}, {
 	name: "Job", add: job.Add, handled: owns(&corev1.PodList{}),
 	object: func(meta metav1.ObjectMeta) client.Object { return newJob(meta) },
+}, {
+	name: "CronJob", add: cronjob.Add, handled: owns(&batchv1.JobList{}),
+	object: func(meta metav1.ObjectMeta) client.Object { return newCronJob(meta) },
+}, {
+	name: "a Job in the history of a CronJob", add: cronjob.Add, handled: isGone,
+	object: func(meta metav1.ObjectMeta) client.Object { return ended(newJob(meta)) },
+	prepare: func(w *controltest.World, object client.Object) {
+		cron := ofHistory()
+		w.Must(client.IgnoreAlreadyExists(w.API.Create(ctx, cron)))
+		w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(cron), cron))
+		object.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(cron, batchv1.SchemeGroupVersion.WithKind("CronJob"))})
+		w.Must(w.API.Update(ctx, object))
+	},
 }, {
 	name: "a Job that has expired", add: job.AddTTL, handled: isGone,
 	object: func(meta metav1.ObjectMeta) client.Object {
@@ -114,6 +134,20 @@ func templateOf(meta metav1.ObjectMeta) corev1.PodTemplateSpec {
 func newJob(meta metav1.ObjectMeta) *batchv1.Job {
 	return &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{
 		Parallelism: new(int32(1)), Completions: new(int32(1)), BackoffLimit: new(int32(6)), Selector: selecting(meta), Template: templateOf(meta)}}
+}
+
+// newCronJob returns a CronJob that was created before its last time.
+func newCronJob(meta metav1.ObjectMeta) *batchv1.CronJob {
+	meta.CreationTimestamp = metav1.NewTime(controltest.Start)
+	return &batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{Schedule: "@hourly", JobTemplate: batchv1.JobTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": meta.Name}}, Spec: newJob(meta).Spec}}}
+}
+
+// ofHistory returns a CronJob that keeps no finished Jobs.
+func ofHistory() *batchv1.CronJob {
+	cron := newCronJob(metav1.ObjectMeta{Namespace: "ns", Name: "history"})
+	cron.Spec.Suspend, cron.Spec.SuccessfulJobsHistoryLimit = new(true), new(int32(0))
+	return cron
 }
 
 func ended(j *batchv1.Job) *batchv1.Job {

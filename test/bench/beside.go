@@ -31,25 +31,11 @@ func besideUpstream(ctx context.Context, b *bench) (float64, error) {
 
 // upstreamCollection returns how many dependents a second upstream's garbage collector deletes.
 func (b *bench) upstreamCollection(ctx context.Context) (float64, error) {
-	programs, err := servers.BuildControlPlane(ctx, "test/servers")
+	client, stop, err := b.upstream(ctx)
 	if err != nil {
 		return 0, err
 	}
-	dir, err := os.MkdirTemp(b.scratch, "upstream")
-	if err != nil {
-		return 0, err
-	}
-	server, err := programs.Start(ctx, dir, "--kube-api-qps=100000", "--kube-api-burst=100000")
-	if err != nil {
-		return 0, err
-	}
-	defer server.Stop()
-	config := rest.CopyConfig(server.Config)
-	config.ContentType, config.Timeout, config.QPS = runtime.ContentTypeProtobuf, 0, -1
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return 0, err
-	}
+	defer stop()
 	configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	owner, err := plant(ctx, configMaps, dependents, 1)
 	if err != nil {
@@ -57,4 +43,28 @@ func (b *bench) upstreamCollection(ctx context.Context) (float64, error) {
 	}
 	took, err := fell(ctx, configMaps, owner, background, dependents)
 	return dependents / took.Seconds(), err
+}
+
+// upstream starts upstream's control plane and returns a client for it.
+func (b *bench) upstream(ctx context.Context) (client *kubernetes.Clientset, stop func(), err error) {
+	programs, err := servers.BuildControlPlane(ctx, "test/servers")
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := os.MkdirTemp(b.scratch, "upstream")
+	if err != nil {
+		return nil, nil, err
+	}
+	server, err := programs.Start(ctx, dir, "--kube-api-qps=100000", "--kube-api-burst=100000")
+	if err != nil {
+		return nil, nil, err
+	}
+	config := rest.CopyConfig(server.Config)
+	config.ContentType, config.Timeout, config.QPS = runtime.ContentTypeProtobuf, 0, -1
+	client, err = kubernetes.NewForConfig(config)
+	if err != nil {
+		server.Stop()
+		return nil, nil, err
+	}
+	return client, func() { server.Stop() }, nil
 }

@@ -48,6 +48,8 @@ func figures() []figure {
 		{name: "create-configmaps", what: "ConfigMap creates over HTTPS, 32 clients", unit: "/s", target: 2500, atLeast: true, measure: createConfigMaps},
 		{name: "create-pods", what: "Pod creates over HTTPS, 32 clients", unit: "/s", target: 1500, atLeast: true, measure: createPods},
 		{name: "scale", what: "Deployment 0 to 300 Running, 20 simulated nodes", unit: "s", target: 2.5, measure: scaleUp},
+		{name: "cronjobs", what: "1,000 CronJobs due in the same second, all started", unit: "s", target: 3, measure: startCronJobs},
+		{name: "cronjobs-upstream", what: "the same, upstream ÷", unit: "", target: 1, atLeast: true, measure: cronJobsBesideUpstream},
 		{name: "collect", what: "background collection of 5,000 dependents", unit: "/s", target: 4000, atLeast: true, measure: collect(background, dependents, 1)},
 		{name: "collect-foreground", what: "foreground collection of 5,000 dependents", unit: "/s", target: 3000, atLeast: true, measure: collect(foreground, dependents, 1)},
 		{name: "collect-100000", what: "background collection of 100,000 dependents", unit: "/s", target: 3200, atLeast: true, measure: collect(background, 20*dependents, 1)},

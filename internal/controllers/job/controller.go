@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
+	"github.com/kindred-project/kindred/internal/controllers/framework/jobs"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
@@ -110,7 +111,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsNotFound(err) {
 		r.jobs.Forget(req.NamespacedName)
 	}
-	if err != nil || hasOtherManager(job) || finishedCondition(job) != nil {
+	if err != nil || hasOtherManager(job) || jobs.Finished(job) != nil {
 		r.written.Forget(req.NamespacedName)
 		r.forgetBackoff(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -144,11 +145,7 @@ func (r *reconciler) read(ctx context.Context, key client.ObjectKey) (*batchv1.J
 	if err := r.client.Get(ctx, key, job); err != nil {
 		return nil, err
 	}
-	newest, err := r.jobs.Read(job, func() ([]*batchv1.Job, error) { return []*batchv1.Job{job}, nil })
-	if err != nil {
-		return nil, err
-	}
-	return newest[0], nil
+	return r.jobs.Newest(job), nil
 }
 
 // hasOtherManager reports whether another controller manages the Job (KEP-4368).
@@ -302,7 +299,7 @@ type jobEvent struct{ kind, reason, message string }
 // eventsOf returns the events for a changed status.
 func eventsOf(before, after *batchv1.Job) []jobEvent {
 	var out []jobEvent
-	was, is := conditionOf(&before.Status, batchv1.JobSuspended), conditionOf(&after.Status, batchv1.JobSuspended)
+	was, is := jobs.Condition(&before.Status, batchv1.JobSuspended), jobs.Condition(&after.Status, batchv1.JobSuspended)
 	switch {
 	case is == nil || was != nil && was.Status == is.Status:
 	case is.Status == corev1.ConditionTrue:
@@ -310,8 +307,8 @@ func eventsOf(before, after *batchv1.Job) []jobEvent {
 	default:
 		out = append(out, jobEvent{corev1.EventTypeNormal, "Resumed", is.Message})
 	}
-	end := finishedCondition(after)
-	if end == nil || finishedCondition(before) != nil {
+	end := jobs.Finished(after)
+	if end == nil || jobs.Finished(before) != nil {
 		return out
 	}
 	if end.Type == batchv1.JobFailed {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
+	"github.com/kindred-project/kindred/internal/controllers/framework/jobs"
 )
 
 func TestJobCompletes(t *testing.T) {
@@ -63,7 +64,7 @@ func TestFailedJobFailsItsRemainingPods(t *testing.T) {
 	}
 	b.removePod(b.get(victim))
 	job = b.settle()
-	if end := finishedCondition(job); end == nil || end.Type != batchv1.JobFailed || end.Reason != "BackoffLimitExceeded" || *job.Status.Terminating != 0 {
+	if end := jobs.Finished(job); end == nil || end.Type != batchv1.JobFailed || end.Reason != "BackoffLimitExceeded" || *job.Status.Terminating != 0 {
 		t.Errorf("status %+v", job.Status)
 	}
 	want := []string{"Normal SuccessfulDelete Deleted pod: " + victim.Name, "Warning BackoffLimitExceeded Job has reached the specified backoff limit"}
@@ -89,7 +90,7 @@ func TestSuspendAndResume(t *testing.T) {
 	b.Clock.Step(time.Hour)
 	b.edit(func(spec *batchv1.JobSpec) { spec.Suspend = ptr.To(false) })
 	job = b.settle()
-	if c := conditionOf(&job.Status, batchv1.JobSuspended); c.Status != corev1.ConditionFalse || c.Reason != "JobResumed" {
+	if c := jobs.Condition(&job.Status, batchv1.JobSuspended); c.Status != corev1.ConditionFalse || c.Reason != "JobResumed" {
 		t.Errorf("condition %+v", c)
 	}
 	if !job.Status.StartTime.Time.Equal(b.Clock.Now()) || job.Status.Active != 2 || job.Status.Failed != 0 {
@@ -176,7 +177,7 @@ func TestIndexInheritsFailures(t *testing.T) {
 		b.Clock.Step(time.Minute)
 	}
 	job := b.settle()
-	if end := finishedCondition(job); end == nil || end.Reason != "FailedIndexes" || *job.Status.FailedIndexes != "0" || job.Status.Failed != 3 {
+	if end := jobs.Finished(job); end == nil || end.Reason != "FailedIndexes" || *job.Status.FailedIndexes != "0" || job.Status.Failed != 3 {
 		t.Errorf("status %+v", job.Status)
 	}
 }
@@ -197,7 +198,7 @@ func TestPodFailurePolicyFailsJob(t *testing.T) {
 	b.terminate(pod, 4)
 	job := b.settle()
 	want := "Container c for pod ns/" + pod.Name + " failed with exit code 4 matching FailJob rule at index 1"
-	if end := finishedCondition(job); end == nil || end.Reason != "PodFailurePolicy" || end.Message != want || job.Status.Failed != 1 {
+	if end := jobs.Finished(job); end == nil || end.Reason != "PodFailurePolicy" || end.Message != want || job.Status.Failed != 1 {
 		t.Errorf("status %+v", job.Status)
 	}
 }
@@ -409,7 +410,7 @@ func TestWatches(t *testing.T) {
 	for _, pod := range b.live() {
 		b.terminate(pod, 0)
 	}
-	eventually("the Job is finished", func() bool { return finishedCondition(b.job()) != nil })
+	eventually("the Job is finished", func() bool { return jobs.Finished(b.job()) != nil })
 	// A client adds the finalizer to a pod of the finished Job.
 	pod := b.all()[0]
 	pod.Finalizers = append(pod.Finalizers, batchv1.JobTrackingFinalizer)

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/controllers/framework/jobs"
 )
 
 // decideEnd returns the condition SuccessCriteriaMet or FailureTarget if the end of the Job is
@@ -18,7 +20,7 @@ import (
 // all completions is decided in account.go, when no pod remains.
 func (o *observed) decideEnd() *batchv1.JobCondition {
 	for _, decided := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
-		if c := conditionOf(&o.job.Status, decided); c != nil && c.Status == corev1.ConditionTrue {
+		if c := jobs.Condition(&o.job.Status, decided); c != nil && c.Status == corev1.ConditionTrue {
 			return c
 		}
 	}
@@ -118,25 +120,6 @@ func isSuccess(end *batchv1.JobCondition) bool {
 	return end.Type == batchv1.JobSuccessCriteriaMet
 }
 
-// finishedCondition returns the condition Complete or Failed of a finished Job, or nil.
-func finishedCondition(job *batchv1.Job) *batchv1.JobCondition {
-	for _, kind := range []batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed} {
-		if c := conditionOf(&job.Status, kind); c != nil && c.Status == corev1.ConditionTrue {
-			return c
-		}
-	}
-	return nil
-}
-
-func conditionOf(status *batchv1.JobStatus, kind batchv1.JobConditionType) *batchv1.JobCondition {
-	for i := range status.Conditions {
-		if status.Conditions[i].Type == kind {
-			return &status.Conditions[i]
-		}
-	}
-	return nil
-}
-
 func newCondition(kind batchv1.JobConditionType, status corev1.ConditionStatus, reason, message string, now time.Time) *batchv1.JobCondition {
 	at := metav1.NewTime(now)
 	return &batchv1.JobCondition{Type: kind, Status: status, LastProbeTime: at, LastTransitionTime: at, Reason: reason, Message: message}
@@ -145,7 +128,7 @@ func newCondition(kind batchv1.JobConditionType, status corev1.ConditionStatus, 
 // setCondition sets a condition and reports whether it changed. It does not add a condition with
 // status False.
 func setCondition(status *batchv1.JobStatus, condition *batchv1.JobCondition) bool {
-	old := conditionOf(status, condition.Type)
+	old := jobs.Condition(status, condition.Type)
 	switch {
 	case old == nil && condition.Status == corev1.ConditionFalse:
 		return false

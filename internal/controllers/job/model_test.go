@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kindred-project/kindred/internal/controllers/framework/jobs"
 )
 
 // model records how each pod ended that was tracked when it ended or was deleted. A Job's counters
@@ -162,7 +164,7 @@ func (m *model) finish() *batchv1.Job {
 			m.removePod(m.get(pod))
 		}
 		m.Clock.Step(maxDelay)
-		if job := m.settle(); finishedCondition(job) != nil {
+		if job := m.settle(); jobs.Finished(job) != nil {
 			return job
 		}
 	}
@@ -189,7 +191,7 @@ func TestEachPodIsCountedOnce(t *testing.T) {
 					t.Errorf("the status counts %d succeeded and %d failed; want %d, %d, and %d that were deleted",
 						job.Status.Succeeded, job.Status.Failed, succeeded, failed, either)
 				}
-				if finishedCondition(job).Type != batchv1.JobComplete || job.Status.Succeeded < 12 {
+				if jobs.Finished(job).Type != batchv1.JobComplete || job.Status.Succeeded < 12 {
 					t.Errorf("status %+v", job.Status)
 				}
 				for _, pod := range m.all() {
@@ -209,7 +211,7 @@ func TestEachIndexSucceedsOnce(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			m := newModel(t, seed, newJob(indexed, workOf(3, 6), limitPerIndex(1)))
 			for range 80 {
-				if finishedCondition(m.job()) != nil {
+				if jobs.Finished(m.job()) != nil {
 					break
 				}
 				m.step()
@@ -224,7 +226,7 @@ func TestEachIndexSucceedsOnce(t *testing.T) {
 			if completed.countShared(lost) != 0 || completed.count()+lost.count() != 6 || int(job.Status.Succeeded) != completed.count() {
 				t.Errorf("completed %v, failed %v, %d succeeded", completed, lost, job.Status.Succeeded)
 			}
-			if want := lost.count() > 0; want != (finishedCondition(job).Type == batchv1.JobFailed) {
+			if want := lost.count() > 0; want != (jobs.Finished(job).Type == batchv1.JobFailed) {
 				t.Errorf("the Job ended with %v, indexes %v failed", trueConditions(job.Status), lost)
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
+	"github.com/kindred-project/kindred/internal/controllers/framework/jobs"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
@@ -39,7 +40,7 @@ func addReleaser(env control.Env) error {
 func endedJobs() predicate.Predicate {
 	isFinished := func(obj client.Object) bool {
 		job, ok := obj.(*batchv1.Job)
-		return ok && finishedCondition(job) != nil && !owned.IsHeld(job)
+		return ok && jobs.Finished(job) != nil && !owned.IsHeld(job)
 	}
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, // Pods have events of their own.
@@ -88,7 +89,7 @@ func (r *releaser) needsCounting(ctx context.Context, pod *corev1.Pod) (bool, er
 	if job == nil || err != nil {
 		return false, err
 	}
-	return hasOtherManager(job) || finishedCondition(job) == nil || owned.IsHeld(job), nil
+	return hasOtherManager(job) || jobs.Finished(job) == nil || owned.IsHeld(job), nil
 }
 
 // jobOf returns the Job that controls a pod, or nil if it does not exist. It reads a Job that is

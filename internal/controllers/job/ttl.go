@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
+	"github.com/kindred-project/kindred/internal/controllers/framework/jobs"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
@@ -60,7 +61,7 @@ func (x *expirer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 // timeToLive returns how long a finished Job is kept, and whether it expires. A Job on hold does
 // not expire.
 func timeToLive(job *batchv1.Job, now time.Time) (left time.Duration, expires bool) {
-	end, ttl := finishedCondition(job), job.Spec.TTLSecondsAfterFinished
+	end, ttl := jobs.Finished(job), job.Spec.TTLSecondsAfterFinished
 	if end == nil || ttl == nil || job.DeletionTimestamp != nil || owned.IsHeld(job) || end.LastTransitionTime.IsZero() {
 		return 0, false
 	}

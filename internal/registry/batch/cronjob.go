@@ -9,9 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	_ "time/tzdata" // the API's time zones must not depend on the machine's
 
-	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
+	"github.com/kindred-project/kindred/internal/schedule"
 )
 
 // CronJob creates Jobs on a schedule.
@@ -98,32 +97,18 @@ func validateSchedule(c *check.Checker, spec, old *batchv1.CronJobSpec, path *fi
 		c.Declared().Required(path, "")
 		return
 	}
-	if err := parseSchedule(spec.Schedule); err != nil {
+	if _, err := schedule.Parse(spec.Schedule, nil); err != nil {
 		c.Invalid(path, spec.Schedule, err.Error())
 	}
-	if !namesZone(spec.Schedule) {
+	if !schedule.NamesZone(spec.Schedule) {
 		return
 	}
-	switch zoneAllowed := old != nil && namesZone(old.Schedule); {
+	switch zoneAllowed := old != nil && schedule.NamesZone(old.Schedule); {
 	case !zoneAllowed:
 		c.Invalid(path, spec.Schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
 	case spec.TimeZone != nil:
 		c.Invalid(path, spec.Schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
 	}
-}
-
-// namesZone reports whether a schedule begins with a time zone, as cron allows.
-func namesZone(schedule string) bool { return strings.Contains(schedule, "TZ") }
-
-// parseSchedule turns panics of the parser, as for "TZ=0", into errors.
-func parseSchedule(schedule string) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("invalid schedule format: %v", r)
-		}
-	}()
-	_, err = cron.ParseStandard(schedule)
-	return err
 }
 
 // zonePart matches a part of a time zone's name by the rules of the tz database, and older names.
@@ -175,7 +160,7 @@ func cronJobWarnings(_ context.Context, c, old *batchv1.CronJob) []string {
 	if c.Generation != old.Generation {
 		warnings = specWarnings(spec, path)
 	}
-	if namesZone(c.Spec.Schedule) {
+	if schedule.NamesZone(c.Spec.Schedule) {
 		warnings = append(warnings, "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details")
 	}
 	return warnings

@@ -40,9 +40,32 @@ func Index(ctx context.Context, shared cache.Cache, obj client.Object) (seen fun
 	return indexer.LastStoreSyncResourceVersion, nil
 }
 
+// Seen returns the function that Index returns, for a kind whose owners are not looked up.
+func Seen(ctx context.Context, shared cache.Cache, obj client.Object) (seen func() string, err error) {
+	indexer, err := storeOf(ctx, shared, obj)
+	if err != nil {
+		return nil, err
+	}
+	return indexer.LastStoreSyncResourceVersion, nil
+}
+
 // EnsureIndex adds an index to the shared cache for the kind of obj, unless another controller has added
 // it, and returns the store.
 func EnsureIndex(ctx context.Context, shared cache.Cache, obj client.Object, field string, values client.IndexerFunc) (toolscache.Indexer, error) {
+	indexer, err := storeOf(ctx, shared, obj)
+	if err != nil {
+		return nil, err
+	}
+	// controller-runtime prefixes index names with "field:"; adding one twice is an error.
+	if _, exists := indexer.GetIndexers()["field:"+field]; !exists {
+		if err := shared.IndexField(ctx, obj, field, values); err != nil {
+			return nil, err
+		}
+	}
+	return indexer, nil
+}
+
+func storeOf(ctx context.Context, shared cache.Cache, obj client.Object) (toolscache.Indexer, error) {
 	informer, err := shared.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, err
@@ -50,12 +73,6 @@ func EnsureIndex(ctx context.Context, shared cache.Cache, obj client.Object, fie
 	indexed, ok := informer.(interface{ GetIndexer() toolscache.Indexer })
 	if !ok {
 		return nil, fmt.Errorf("the cache of %T has no store to index", obj)
-	}
-	// controller-runtime prefixes index names with "field:"; adding one twice is an error.
-	if _, exists := indexed.GetIndexer().GetIndexers()["field:"+field]; !exists {
-		if err := shared.IndexField(ctx, obj, field, values); err != nil {
-			return nil, err
-		}
 	}
 	return indexed.GetIndexer(), nil
 }

@@ -136,6 +136,16 @@ func (l *Ledger[T]) Read(owner client.Object, list func() ([]T, error)) ([]T, er
 	return out, nil
 }
 
+// Newest returns an object as this process wrote it, if the cached version is older. It is for the
+// ledger of a kind whose objects are recorded as their own owners.
+func (l *Ledger[T]) Newest(cached T) T {
+	found, err := l.Read(cached, func() ([]T, error) { return []T{cached}, nil })
+	if err != nil || len(found) == 0 {
+		return cached
+	}
+	return found[0]
+}
+
 func newer(a, b client.Object) bool {
 	c, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && c > 0

@@ -1,0 +1,126 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
+)
+
+const (
+	// cronJobs are due in the same second.
+	cronJobs = 1000
+	// planting is how long the creation of the CronJobs may take. They must exist before they are due.
+	planting = 20 * time.Second
+)
+
+// startCronJobs measures the time from the scheduled minute of the CronJobs until the last of them
+// has reported its Job. The pods run on 20 simulated nodes.
+func startCronJobs(ctx context.Context, b *bench) (float64, error) {
+	c, client, err := b.startWithClient(ctx, "--no-node", "--simulated-nodes", "20")
+	if err != nil {
+		return 0, err
+	}
+	defer c.stop()
+	var took time.Duration
+	err = c.profiled(ctx, func() error {
+		took, err = dueTogether(ctx, client)
+		return err
+	})
+	return took.Seconds(), err
+}
+
+// cronJobsBesideUpstream returns how many times longer upstream takes, which has no nodes here.
+func cronJobsBesideUpstream(ctx context.Context, b *bench) (float64, error) {
+	client, stop, err := b.upstream(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("upstream: %w", err)
+	}
+	theirs, err := dueTogether(ctx, client)
+	stop()
+	if err != nil {
+		return 0, fmt.Errorf("upstream: %w", err)
+	}
+	ours, err := startCronJobs(ctx, b)
+	fmt.Printf("  Kindred %.2f s, upstream %.2f s\n", ours, theirs.Seconds())
+	return theirs.Seconds() / ours, err
+}
+
+// dueTogether creates CronJobs that are due each minute, and waits for the first Job of each.
+func dueTogether(ctx context.Context, client kubernetes.Interface) (time.Duration, error) {
+	due := time.Now().Add(planting).Truncate(time.Minute).Add(time.Minute)
+	if err := sleepUntil(ctx, due.Add(-time.Minute)); err != nil {
+		return 0, err
+	}
+	api := client.BatchV1().CronJobs(metav1.NamespaceDefault)
+	if err := createCronJobs(ctx, api); err != nil {
+		return 0, err
+	}
+	events, err := api.Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	if late := time.Since(due); late > 0 {
+		return 0, fmt.Errorf("the creation of the CronJobs ended %v after they were due", late)
+	}
+	started := map[string]bool{}
+	err = await(ctx, events, func(e watch.Event) bool {
+		if cron, ok := e.Object.(*batchv1.CronJob); ok && cron.Status.LastScheduleTime != nil {
+			started[cron.Name] = true
+		}
+		return len(started) == cronJobs
+	})
+	return time.Since(due), err
+}
+
+func sleepUntil(ctx context.Context, at time.Time) error {
+	select {
+	case <-time.After(time.Until(at)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// createCronJobs creates them with 16 clients.
+func createCronJobs(ctx context.Context, api batchclient.CronJobInterface) error {
+	template := pod("")
+	template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	names, errs := make(chan int), make(chan error, cronJobs)
+	var clients sync.WaitGroup
+	for range 16 {
+		clients.Go(func() {
+			for i := range names {
+				_, err := api.Create(ctx, &batchv1.CronJob{
+					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("bench-", i)},
+					Spec: batchv1.CronJobSpec{Schedule: "* * * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
+						Template: corev1.PodTemplateSpec{ObjectMeta: template.ObjectMeta, Spec: template.Spec},
+					}}},
+				}, metav1.CreateOptions{})
+				errs <- err
+			}
+		})
+	}
+	for i := range cronJobs {
+		names <- i
+	}
+	close(names)
+	clients.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
