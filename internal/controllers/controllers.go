@@ -14,6 +14,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/cronjob"
 	"github.com/kindred-project/kindred/internal/controllers/daemonset"
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
+	"github.com/kindred-project/kindred/internal/controllers/disruption"
 	"github.com/kindred-project/kindred/internal/controllers/endpoints"
 	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
@@ -61,6 +62,7 @@ func All(options Options) []control.Controller {
 		{Name: job.Name, Add: job.Add},
 		{Name: job.TTLName, Add: job.AddTTL},
 		{Name: cronjob.Name, Add: cronjob.Add},
+		{Name: disruption.Name, Source: disruption.Source, Add: disruption.Add},
 		{Name: endpointslice.Name, Add: endpointslice.Add},
 		{Name: endpoints.Name, Add: endpoints.Add},
 		{Name: servicecidr.Name, Add: servicecidr.Add},
