@@ -199,6 +199,7 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 		Client:       client,
 		Endpoint:     m.endpoint,
 		RootDir:      c.config.Dir.Node(),
+		LoopFiles:    c.config.Dir.Volumes(),
 		Owner:        m.names.ID,
 		CgroupParent: m.names.PodCgroup,
 		IPs:          []string{address.String()},

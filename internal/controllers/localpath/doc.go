@@ -12,8 +12,8 @@
 //
 // Each volume has the name pvc-<UID of the claim>, and its directory has the same name, so that every
 // step can be repeated after a crash. The directory exists before the PersistentVolume, and is removed
-// before it: a finalizer keeps the PersistentVolume of policy Delete until then. A directory of a volume with
-// policy Retain is never removed.
+// before it: a finalizer keeps a deleted PersistentVolume until then. A directory of a volume with policy
+// Retain is never removed.
 //
 // The size of a directory is not limited: that would need project quotas, which few file systems have.
 // An event on the claim says so. The size of a block volume is exact.

@@ -33,12 +33,12 @@ func (p *provisioner) reconcileVolume(ctx context.Context, v *corev1.PersistentV
 	if !p.serves(v) {
 		return nil
 	}
-	if shouldDelete(v) {
-		return p.remove(ctx, v)
-	}
 	if want := finalizers(v); v.DeletionTimestamp == nil && !slices.Equal(v.Finalizers, want) {
 		v.Finalizers = want
 		return p.client.Update(ctx, v)
+	}
+	if shouldDelete(v) {
+		return p.remove(ctx, v)
 	}
 	return p.expand(ctx, v)
 }
@@ -65,20 +65,21 @@ func isSimulated(v *corev1.PersistentVolume) bool {
 	return v.Spec.Local != nil && v.Spec.Local.Path == simulatedPath(v.Name)
 }
 
-// remove removes the directory of a volume, then the volume.
+// remove deletes a volume, then removes its directory, then the finalizer that keeps the volume until then.
+// The deletion comes first because it fails if the volume was bound again in the meantime, as an undeletion of its
+// claim does; afterwards nobody can bind it.
 func (p *provisioner) remove(ctx context.Context, v *corev1.PersistentVolume) error {
+	if v.DeletionTimestamp == nil {
+		return p.client.Delete(ctx, v, client.Preconditions{UID: &v.UID, ResourceVersion: &v.ResourceVersion})
+	}
 	if !isSimulated(v) {
 		if err := p.real.remove(v); err != nil {
 			p.events.Event(v, corev1.EventTypeWarning, "VolumeFailedDelete", err.Error())
 			return err
 		}
 	}
-	if controllerutil.RemoveFinalizer(v, finalizer) {
-		if err := p.client.Update(ctx, v); err != nil {
-			return err
-		}
-	}
-	return client.IgnoreNotFound(p.client.Delete(ctx, v, client.Preconditions{UID: &v.UID}))
+	controllerutil.RemoveFinalizer(v, finalizer)
+	return p.client.Update(ctx, v)
 }
 
 // expand gives a bound volume the size that its claim requests, and reports it in the claim.
