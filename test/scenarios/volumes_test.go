@@ -16,7 +16,7 @@ func TestVolumesInUse(t *testing.T) {
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data}
-spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, storageClassName: "", volumeName: volumes-in-use, volumeAttributesClassName: volumes-in-use}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, storageClassName: volumes-in-use, volumeName: volumes-in-use, volumeAttributesClassName: volumes-in-use}
 ---
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -26,7 +26,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, stor
 apiVersion: v1
 kind: PersistentVolume
 metadata: {name: volumes-in-use}
-spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, hostPath: {path: /tmp/volumes-in-use}}
+spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, storageClassName: volumes-in-use, hostPath: {path: /tmp/volumes-in-use}}
 ---
 apiVersion: storage.k8s.io/v1
 kind: VolumeAttributesClass
