@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kindred-project/kindred/internal/scheduler/model"
@@ -38,10 +39,23 @@ func (m *machine) try(item *queue.Item) decision {
 		return decision{pod: item.Pod, reason: v1.PodReasonUnschedulable, message: "no nodes available to schedule pods", nominate: &none}
 	}
 	c := m.newCycle(item.Pod)
-	if node := c.place(); node != nil {
+	node := c.place()
+	switch {
+	case c.diagnosis.failure != nil:
+		return m.failed(item, c.diagnosis.failure)
+	case node != nil:
 		return m.placed(item, node, c.checks.reserve(node))
+	default:
+		return m.rejected(item, c)
 	}
-	return m.rejected(item, c)
+}
+
+// failed handles an error of a filter: the pod is retried after its backoff.
+func (m *machine) failed(item *queue.Item, err error) decision {
+	none := ""
+	m.queue.Retry(item)
+	m.cluster.Nominate(item.Pod, none)
+	return decision{pod: item.Pod, reason: v1.PodReasonSchedulerError, message: err.Error(), nominate: &none}
 }
 
 func (m *machine) placed(item *queue.Item, node *model.Node, reservation *model.Reservation) decision {
@@ -62,7 +76,11 @@ func (m *machine) placed(item *queue.Item, node *model.Node, reservation *model.
 func (m *machine) rejected(item *queue.Item, c *cycle) decision {
 	preempt, nominate, outcome := c.preempt()
 	c.diagnosis.preemption = "preemption: " + outcome
-	d := decision{pod: item.Pod, reason: v1.PodReasonUnschedulable, message: c.diagnosis.String(), nominate: nominate, preempt: preempt}
+	deallocate := c.checks.unavailable()
+	if deallocate != nil {
+		c.diagnosis.preemption = "deallocation of ResourceClaim completed, " + c.diagnosis.preemption
+	}
+	d := decision{pod: item.Pod, reason: v1.PodReasonUnschedulable, message: c.diagnosis.String(), nominate: nominate, preempt: preempt, deallocate: deallocate}
 	m.queue.Park(item, c.diagnosis.filters)
 	if nominate != nil {
 		m.cluster.Nominate(item.Pod, *nominate)
@@ -151,6 +169,16 @@ func (cs checks) reserve(node *model.Node) *model.Reservation {
 	return reservation
 }
 
+// unavailable returns an allocated ResourceClaim that keeps the pod from all nodes, or nil.
+func (cs checks) unavailable() *resourcev1.ResourceClaim {
+	for i := range cs {
+		if d, deallocates := cs[i].Check.(plugin.Deallocator); deallocates {
+			return d.Unavailable()
+		}
+	}
+	return nil
+}
+
 // newCycle runs every filter for the pod, and finds the candidate nodes.
 func (m *machine) newCycle(pod *model.Pod) *cycle {
 	c := &cycle{machine: m, pod: pod, nodes: m.cluster.Nodes()}
@@ -159,6 +187,9 @@ func (m *machine) newCycle(pod *model.Pod) *cycle {
 	for _, filter := range m.filters {
 		check, rejection := filter.For(m.cluster, pod)
 		if rejection != nil {
+			if rejection.Failure != nil {
+				c.diagnosis.failure = fmt.Errorf("running PreFilter plugin %q: %w", filter.Name(), rejection.Failure)
+			}
 			c.diagnosis.rejectAll(filter.Name(), rejection)
 			c.nodes = nil
 			return c
@@ -241,7 +272,9 @@ func (c *cycle) feasible() []*model.Node {
 		node := c.nodes[(c.start+tried)%len(c.nodes)]
 		tried++
 		if filter, rejection := c.runFilters(node); rejection != nil {
-			c.diagnosis.reject(filter, node, rejection)
+			if c.diagnosis.reject(filter, node, rejection); rejection.Failure != nil {
+				return nil
+			}
 			continue
 		}
 		if feasible = append(feasible, node); len(feasible) == enough {

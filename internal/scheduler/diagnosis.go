@@ -26,6 +26,8 @@ type diagnosis struct {
 	resolvable []*model.Node
 	// preemption is the result of the preemption attempt.
 	preemption string
+	// failure is an error of a filter, which ended the attempt.
+	failure error
 }
 
 // narrowed records that a filter excluded nodes without checking them.
@@ -42,6 +44,9 @@ func (d *diagnosis) rejectAll(filter string, r *plugin.Rejection) {
 }
 
 func (d *diagnosis) reject(filter string, node *model.Node, r *plugin.Rejection) {
+	if r.Failure != nil {
+		d.failure = fmt.Errorf("running %q filter plugin: %w", filter, r.Failure)
+	}
 	d.narrowed(filter)
 	for _, reason := range r.Reasons {
 		d.count(reason, 1)

@@ -11,14 +11,14 @@
 // and no I/O. A pod that it places is on its node for every later decision, so it needs no
 // snapshots and no cache of assumed pods.
 //
-// The driver (scheduler.go, watch.go, effects.go, reservations.go) connects it to the API. One goroutine, the loop
-// of [Scheduler.Run], applies the informers' changes to the machine and passes on its decisions.
-// Other goroutines write bindings, status and events, in order for each pod. An error there is
-// another change for the machine.
+// The driver (scheduler.go, watch.go, effects.go, reservations.go) connects it to the API. One
+// goroutine, the loop of [Scheduler.Run], applies the informers' changes to the machine and passes
+// on its decisions. Other goroutines write bindings, status and events, in order for each pod. An
+// error there is another change for the machine.
 //
-// Some pods cannot be bound at once: their claims need volumes first. Their decision contains a
-// reservation, which counts for every later decision, is written to the API, and must take effect
-// before the machine decides to bind the pod (reserve.go).
+// Some pods cannot be bound at once: their claims need volumes or devices first. Their decision
+// contains a reservation, which counts for every later decision, is written to the API, and must
+// take effect before the machine decides to bind the pod (reserve.go).
 //
 // So every decision is based on all that is known, no change is missed between a decision and its
 // effects, and the logic is tested without a server.

@@ -21,12 +21,19 @@ import (
 func (s *Scheduler) execute(ctx context.Context, effects *lanes, d decision) {
 	effects.do(d.pod.UID, func() {
 		switch {
+		case d.event != nil:
+			s.Recorder.Eventf(d.pod.Pod, nil, v1.EventTypeNormal, d.event.reason, "Scheduling", "%s", d.event.message)
+			return
+		case d.undo:
+			s.unreserve(ctx, d.pod, &d.reservation.Devices)
 		case d.reservation != nil:
 			s.reserve(ctx, d.pod, d.node, d.reservation)
 			return
 		case d.node != "":
 			s.bind(ctx, d.pod, d.node)
 			return
+		case d.deallocate != nil:
+			s.deallocate(ctx, d.deallocate)
 		}
 		s.report(ctx, d)
 		if d.preempt != nil {

@@ -8,9 +8,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/scheduler/model"
@@ -32,7 +34,7 @@ type machine struct {
 	// node.
 	binding map[types.UID]*binding
 	// awaiting has the pods that wait for each claim, deadlines when they have waited for too long.
-	awaiting  map[types.NamespacedName]map[types.UID]bool
+	awaiting  map[waitKey]map[types.UID]bool
 	deadlines []deadline
 	// victims holds the pods being deleted to make room.
 	victims map[types.UID]bool
@@ -63,23 +65,31 @@ type decision struct {
 	// nominate is the nominated node; "" clears it, nil leaves it unchanged.
 	nominate *string
 	preempt  *preemption
-	// reservation must be written, and take effect, before the pod is bound to the node.
+	// reservation must be written, and take effect, before the pod is bound to the node. With
+	// undo it failed, and what a lane has written only for the pod is removed.
 	reservation *model.Reservation
+	undo        bool
+	// deallocate is a ResourceClaim whose allocation keeps the pod from all nodes.
+	deallocate *resourcev1.ResourceClaim
+	// event is a further event about the pod.
+	event *podEvent
 }
+
+// podEvent is a normal event about a pod.
+type podEvent struct{ reason, message string }
 
 func newMachine(clock clock.PassiveClock, budgets func() []*policyv1.PodDisruptionBudget) *machine {
 	m := &machine{
 		cluster: model.NewCluster(),
-		queue:   queue.New(clock),
-		filters: plugin.Filters(),
-		scores:  plugin.Scores(),
 		byName:  map[string]plugin.Filter{},
 		budgets: budgets,
 		binding: map[types.UID]*binding{},
 		victims: map[types.UID]bool{},
 
-		awaiting: map[types.NamespacedName]map[types.UID]bool{},
+		awaiting: map[waitKey]map[types.UID]bool{},
 	}
+	m.queue = queue.New(clock, func(pod *model.Pod) bool { return plugin.DevicesMissing(m.cluster, pod) != nil })
+	m.filters, m.scores = plugin.Rules(clock)
 	for _, filter := range m.filters {
 		m.byName[filter.Name()] = filter
 	}
@@ -208,6 +218,9 @@ func (m *machine) setWaiting(pod *model.Pod) {
 // podChangeMatters reports whether a change of a pod matters for scheduling, unlike a change of its
 // status, most of which are the scheduler's own.
 func podChangeMatters(before, after *model.Pod) bool {
+	if !resourceclaim.PodStatusEqual(before.Status.ResourceClaimStatuses, after.Status.ResourceClaimStatuses) {
+		return true
+	}
 	return !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(&before.Spec, &after.Spec)
 }
 
@@ -244,10 +257,12 @@ func (m *machine) notBound(uid types.UID, err error) {
 	m.queue.Retry(b.item)
 	none := ""
 	m.reports = append(m.reports, decision{
-		pod:      b.nominee(),
-		reason:   v1.PodReasonSchedulerError,
-		message:  err.Error(),
-		nominate: &none,
+		pod:         b.nominee(),
+		reason:      v1.PodReasonSchedulerError,
+		message:     err.Error(),
+		nominate:    &none,
+		reservation: b.reservation,
+		undo:        b.reservation != nil,
 	})
 }
 

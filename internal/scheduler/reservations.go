@@ -27,11 +27,15 @@ func (s *Scheduler) reserve(ctx context.Context, pod *model.Pod, node string, r 
 		}
 	}
 	objects, err := s.writeVolumes(ctx, &r.Volumes)
-	if ctx.Err() != nil {
-		return
-	}
 	if err != nil {
 		err = fmt.Errorf("running PreBind plugin %q: %w", "VolumeBinding", err)
+	} else if devices, failed := s.writeDevices(ctx, pod, &r.Devices); failed != nil {
+		objects, err = append(objects, devices...), devicesFailed(failed)
+	} else {
+		objects = append(objects, devices...)
+	}
+	if ctx.Err() != nil {
+		return
 	}
 	s.inbox.post(func(m *machine) { m.reserved(pod.UID, objects, err) })
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kindred-project/kindred/internal/scheduler/model"
@@ -53,14 +54,35 @@ func (m *machine) reserved(uid types.UID, objects written, err error) {
 		return
 	}
 	b.written = true
-	for _, claim := range b.reservation.Volumes.Claims() {
-		if m.awaiting[claim] == nil {
-			m.awaiting[claim] = map[types.UID]bool{}
+	for _, key := range keysOf(b.reservation) {
+		if m.awaiting[key] == nil {
+			m.awaiting[key] = map[types.UID]bool{}
 		}
-		m.awaiting[claim][uid] = true
+		m.awaiting[key][uid] = true
 	}
 	m.deadlines = append(m.deadlines, deadline{b, m.queue.Now().Add(bindTimeout)})
+	if plugin.HasBindingConditions(m.cluster, &b.reservation.Devices) {
+		pending := &podEvent{"BindingConditionsPending", "waiting for binding conditions for device on node " + b.node}
+		m.reports = append(m.reports, decision{pod: b.item.Pod, event: pending})
+	}
 	m.progress(uid)
+}
+
+// waitKey is a claim that a pod waits for: a ResourceClaim if it is for devices.
+type waitKey struct {
+	devices bool
+	claim   types.NamespacedName
+}
+
+func keysOf(r *model.Reservation) []waitKey {
+	var keys []waitKey
+	for _, claim := range r.Volumes.Claims() {
+		keys = append(keys, waitKey{false, claim})
+	}
+	for _, planned := range r.Devices.Claims {
+		keys = append(keys, waitKey{true, model.Key(planned.Claim)})
+	}
+	return keys
 }
 
 // wrote updates an object with what a lane has written, before the watch shows it.
@@ -70,6 +92,11 @@ func (m *machine) wrote(object any) {
 		m.cluster.Volumes.WroteVolume(object)
 	case *v1.PersistentVolumeClaim:
 		m.cluster.Volumes.WroteClaim(object)
+	case *resourcev1.ResourceClaim:
+		before := m.cluster.Devices.Claim(model.Key(object))
+		if m.cluster.Devices.WroteClaim(object) {
+			wakeFor(m, plugin.ResourceClaimChanged, before, object)
+		}
 	}
 }
 
@@ -79,10 +106,10 @@ func (m *machine) progress(uid types.UID) {
 	if b == nil || !b.isWaiting() {
 		return
 	}
-	done, err := plugin.VolumesBound(m.cluster, &b.reservation.Volumes, b.node)
+	done, err := m.hasEffect(b)
 	switch {
 	case err != nil:
-		m.notBound(uid, preBindError(err))
+		m.notBound(uid, err)
 	case done:
 		b.bound = true
 		m.reports = append(m.reports, decision{pod: b.item.Pod, node: b.node})
@@ -91,13 +118,30 @@ func (m *machine) progress(uid types.UID) {
 
 func (b *binding) isWaiting() bool { return b.written && !b.bound }
 
-func preBindError(err error) error {
+// hasEffect reports whether a written reservation has taken effect. An error means that it will not.
+func (m *machine) hasEffect(b *binding) (bool, error) {
+	volumes, err := plugin.VolumesBound(m.cluster, &b.reservation.Volumes, b.node)
+	if err != nil {
+		return false, volumesFailed(err)
+	}
+	devices, err := plugin.DevicesReady(m.cluster, &b.reservation.Devices, m.queue.Now())
+	if err != nil {
+		return false, devicesFailed(err)
+	}
+	return volumes && devices, nil
+}
+
+func volumesFailed(err error) error {
 	return fmt.Errorf("running PreBind plugin %q: binding volumes: %w", "VolumeBinding", err)
 }
 
+func devicesFailed(err error) error {
+	return fmt.Errorf("running PreBind plugin %q: %w", "DynamicResources", err)
+}
+
 // progressFor looks at the pods that wait for a claim.
-func (m *machine) progressFor(claim types.NamespacedName) {
-	for _, uid := range slices.Sorted(maps.Keys(m.awaiting[claim])) {
+func (m *machine) progressFor(key waitKey) {
+	for _, uid := range slices.Sorted(maps.Keys(m.awaiting[key])) {
 		m.progress(uid)
 	}
 }
@@ -125,9 +169,17 @@ func (m *machine) expire() {
 		}
 		m.deadlines = m.deadlines[1:]
 		if waits {
-			m.notBound(uid, preBindError(context.DeadlineExceeded))
+			m.notBound(uid, m.timeout(first.binding))
 		}
 	}
+}
+
+// timeout returns what a pod has waited for too long.
+func (m *machine) timeout(b *binding) error {
+	if bound, _ := plugin.VolumesBound(m.cluster, &b.reservation.Volumes, b.node); !bound {
+		return volumesFailed(context.DeadlineExceeded)
+	}
+	return devicesFailed(fmt.Errorf("device binding timeout: %w", context.DeadlineExceeded))
 }
 
 // due returns when the machine needs attention next without any change; false if never.
@@ -149,9 +201,9 @@ func (m *machine) forget(uid types.UID) {
 	if b.reservation == nil {
 		return
 	}
-	for _, claim := range b.reservation.Volumes.Claims() {
-		if delete(m.awaiting[claim], uid); len(m.awaiting[claim]) == 0 {
-			delete(m.awaiting, claim)
+	for _, key := range keysOf(b.reservation) {
+		if delete(m.awaiting[key], uid); len(m.awaiting[key]) == 0 {
+			delete(m.awaiting, key)
 		}
 	}
 	m.cluster.Release(b.reservation, uid)
@@ -170,6 +222,13 @@ func (m *machine) wakeReleased(r *model.Reservation) {
 	for _, provision := range r.Volumes.Provision {
 		if claim := m.cluster.Volumes.Claim(model.Key(provision.Claim)); claim != nil {
 			m.wake(plugin.Event{Kind: plugin.ClaimChanged, OldObject: provision.Claim, Object: claim})
+		}
+	}
+	for _, planned := range r.Devices.Claims {
+		if planned.Allocation != nil {
+			allocated := planned.Claim.DeepCopy()
+			allocated.Status.Allocation = planned.Allocation
+			wakeFor(m, plugin.ResourceClaimChanged, allocated, planned.Claim)
 		}
 	}
 }

@@ -24,8 +24,8 @@ import (
 type Options struct {
 	// Client acts as the user system:kube-scheduler. It should have no rate limit.
 	Client kubernetes.Interface
-	// Informers have pods, nodes, namespaces and the objects of storage. The caller starts them,
-	// after New.
+	// Informers have pods, nodes, namespaces, and the objects of storage and devices. The caller
+	// starts them, after New.
 	Informers informers.SharedInformerFactory
 	// Recorder records events. If it is nil, they are written with Client.
 	Recorder events.EventRecorder
@@ -65,6 +65,11 @@ func New(opts Options) (*Scheduler, error) {
 	storage.CSIDrivers().Informer()
 	storage.CSIStorageCapacities().Informer()
 	storage.VolumeAttachments().Informer()
+	resource := s.Informers.Resource().V1()
+	resource.ResourceClaims().Informer()
+	resource.DeviceClasses().Informer()
+	resource.ResourceSlices().Informer()
+	resource.DeviceTaintRules().Informer()
 	s.machine = newMachine(s.Clock, s.budgets)
 	return s, nil
 }

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 	"github.com/kindred-project/kindred/internal/scheduler/plugin"
@@ -28,12 +29,12 @@ func wakeFor[T any](m *machine, kind plugin.Kind, before, after *T) {
 func (m *machine) setClaim(claim *v1.PersistentVolumeClaim) {
 	before := m.cluster.Volumes.SetClaim(claim)
 	wakeFor(m, plugin.ClaimChanged, before, claim)
-	m.progressFor(model.Key(claim))
+	m.progressFor(waitKey{claim: model.Key(claim)})
 }
 
 func (m *machine) removeClaim(claim *v1.PersistentVolumeClaim) {
 	m.cluster.Volumes.RemoveClaim(model.Key(claim))
-	m.progressFor(model.Key(claim))
+	m.progressFor(waitKey{claim: model.Key(claim)})
 }
 
 func (m *machine) setVolume(volume *v1.PersistentVolume) {
@@ -54,7 +55,7 @@ func (m *machine) progressForVolume(volume *v1.PersistentVolume) {
 		return
 	}
 	claim := volume.Spec.ClaimRef
-	m.progressFor(model.ClaimKey(claim.Namespace, claim.Name))
+	m.progressFor(waitKey{claim: types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}})
 }
 
 func (m *machine) setClass(class *storagev1.StorageClass) {

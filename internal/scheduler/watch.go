@@ -43,6 +43,11 @@ func (s *Scheduler) watch(ctx context.Context) (func(), error) {
 	add(storage.CSIDrivers().Informer(), post(s, (*machine).setDriver), postLast(s, (*machine).removeDriver))
 	add(storage.CSIStorageCapacities().Informer(), post(s, (*machine).setCapacity), postLast(s, (*machine).removeCapacity))
 	add(storage.VolumeAttachments().Informer(), post(s, (*machine).setAttachment), postLast(s, (*machine).removeAttachment))
+	resource := s.Informers.Resource().V1()
+	add(resource.DeviceClasses().Informer(), post(s, (*machine).setDeviceClass), postLast(s, (*machine).removeDeviceClass))
+	add(resource.ResourceSlices().Informer(), post(s, (*machine).setSlice), postLast(s, (*machine).removeSlice))
+	add(resource.DeviceTaintRules().Informer(), post(s, (*machine).setTaintRule), postLast(s, (*machine).removeTaintRule))
+	add(resource.ResourceClaims().Informer(), post(s, (*machine).setResourceClaim), postLast(s, (*machine).removeResourceClaim))
 	add(core.Pods().Informer(), s.setPod, s.removePod)
 	unwatch := func() {
 		for _, f := range undo {

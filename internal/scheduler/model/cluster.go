@@ -27,8 +27,9 @@ type Cluster struct {
 	withAffinity int
 	// claimUsers counts the pods on nodes that use each claim; not those for which it was created.
 	claimUsers map[types.NamespacedName]int
-	// Volumes has the objects of storage.
+	// Volumes has the objects of storage, Devices those of dynamic resource allocation.
 	Volumes *Volumes
+	Devices *Devices
 
 	// nominated has the pods nominated to each node, nomination the node of each of these pods.
 	nominated  map[string][]*Pod
@@ -49,6 +50,7 @@ func NewCluster() *Cluster {
 		namespaces: map[string]labels.Set{},
 		claimUsers: map[types.NamespacedName]int{},
 		Volumes:    newVolumes(),
+		Devices:    newDevices(),
 		nominated:  map[string][]*Pod{},
 		nomination: map[types.UID]string{},
 	}

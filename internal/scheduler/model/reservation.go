@@ -9,17 +9,23 @@ import "k8s.io/apimachinery/pkg/types"
 // node (upstream: Reserve and PreBind).
 type Reservation struct {
 	Volumes VolumePlan
+	Devices DevicePlan
 }
 
 // IsEmpty reports whether the pod can be bound at once.
-func (r *Reservation) IsEmpty() bool { return r.Volumes.IsEmpty() }
+func (r *Reservation) IsEmpty() bool { return r.Volumes.IsEmpty() && len(r.Devices.Claims) == 0 }
 
 // Reserve makes a reservation of a pod count for all later decisions.
 func (c *Cluster) Reserve(r *Reservation, pod types.UID, node string) error {
-	return c.Volumes.Assume(&r.Volumes, pod, node)
+	if err := c.Volumes.Assume(&r.Volumes, pod, node); err != nil {
+		return err
+	}
+	c.Devices.assume(&r.Devices, pod)
+	return nil
 }
 
 // Release undoes Reserve. What has been written remains.
 func (c *Cluster) Release(r *Reservation, pod types.UID) {
 	c.Volumes.Release(&r.Volumes, pod)
+	c.Devices.release(&r.Devices, pod)
 }

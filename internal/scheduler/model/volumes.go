@@ -53,11 +53,6 @@ func Key(object metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// ClaimKey returns the key of a claim.
-func ClaimKey(namespace, name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: namespace, Name: name}
-}
-
 // Claim returns a claim, as assumed if it is, or nil.
 func (v *Volumes) Claim(key types.NamespacedName) *v1.PersistentVolumeClaim {
 	return v.assumedClaims.over(v.claims, key)

@@ -3,22 +3,206 @@
 
 package plugin
 
-import "github.com/kindred-project/kindred/internal/scheduler/model"
+import (
+	"fmt"
+	"maps"
 
-// devices rejects pods with resource claims (KEP-4381): Kindred does not allocate devices, and a
-// pod must not run without them.
-type devices struct{}
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/scheduler/model"
+)
+
+// devices keeps pods on nodes where their ResourceClaims are allocated, or can be (KEP-4381). Of
+// alternatives in a claim it prefers the first.
+type devices struct {
+	clock clock.PassiveClock
+	// selectors has the most recent compiled CEL expressions.
+	selectors *cel.Cache
+}
+
+func newDevices(clock clock.PassiveClock) devices {
+	const compiled = 10
+	return devices{clock, cel.NewCache(compiled, cel.Features{EnableConsumableCapacity: true})}
+}
 
 func (devices) Name() string { return "DynamicResources" }
 
-var unallocated = rejectUnresolvable("cannot allocate all claims")
+// DevicesMissing returns why a pod must wait for ResourceClaims, which it needs before it is tried on
+// any node (upstream: PreEnqueue); nil if it need not.
+func DevicesMissing(cluster *model.Cluster, pod *model.Pod) error {
+	_, err := resourceClaims(cluster.Devices, pod)
+	return err
+}
 
-func (devices) For(_ *model.Cluster, pod *model.Pod) (Check, *Rejection) {
+// resourceClaims returns the claims of a pod.
+func resourceClaims(devices *model.Devices, pod *model.Pod) ([]*resourcev1.ResourceClaim, error) {
+	var claims []*resourcev1.ResourceClaim
+	for i := range pod.Spec.ResourceClaims {
+		name, generated, err := resourceclaim.Name(pod.Pod, &pod.Spec.ResourceClaims[i])
+		if err != nil {
+			return nil, err
+		}
+		if name == nil {
+			// No claim was needed.
+			continue
+		}
+		claim := devices.Claim(types.NamespacedName{Namespace: pod.Namespace, Name: *name})
+		switch {
+		case claim == nil:
+			return nil, fmt.Errorf("could not find ResourceClaim %q", pod.Namespace+"/"+*name)
+		case claim.DeletionTimestamp != nil:
+			return nil, fmt.Errorf("resourceclaim %q is being deleted", claim.Name)
+		}
+		if generated {
+			if err := resourceclaim.IsForPod(pod.Pod, claim, false); err != nil {
+				return nil, err
+			}
+		}
+		claims = append(claims, claim)
+	}
+	return claims, nil
+}
+
+func (f devices) For(cluster *model.Cluster, pod *model.Pod) (Check, *Rejection) {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil, nil
 	}
-	return nil, unallocated
+	claims, err := resourceClaims(cluster.Devices, pod)
+	if err != nil {
+		return nil, rejectUnresolvable(err.Error())
+	}
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	check := &deviceCheck{clock: f.clock, pod: pod.Pod, claims: claims, nodes: map[string]*nodeAllocation{}}
+	for _, claim := range claims {
+		if rejection := check.add(cluster.Devices, claim); rejection != nil {
+			return nil, rejection
+		}
+	}
+	if len(check.unallocated) > 0 {
+		if check.allocator, err = newAllocator(cluster.Devices, f.selectors); err != nil {
+			return nil, failure(err)
+		}
+	}
+	return check, nil
 }
 
-// Wakes returns false: a pod's claims never change.
-func (devices) Wakes(*model.Cluster, *Event, *model.Pod) bool { return false }
+// add adds a claim that can be used or allocated.
+func (c *deviceCheck) add(devices *model.Devices, claim *resourcev1.ResourceClaim) *Rejection {
+	if allocation := claim.Status.Allocation; allocation != nil {
+		available := availability{claim: claim}
+		if allocation.NodeSelector != nil {
+			selector, err := nodeaffinity.NewNodeSelector(allocation.NodeSelector)
+			if err != nil {
+				return failure(err)
+			}
+			available.nodes = selector
+		}
+		c.allocated = append(c.allocated, available)
+		return nil
+	}
+	if devices.IsPending(claim.UID) {
+		return rejectUnresolvable(fmt.Sprintf("resource claim %s is in the process of being allocated", model.Key(claim)))
+	}
+	c.unallocated = append(c.unallocated, claim)
+	return rejectClasses(devices, claim)
+}
+
+// rejectClasses returns why a class of a claim cannot be used, or nil.
+func rejectClasses(devices *model.Devices, claim *resourcev1.ResourceClaim) *Rejection {
+	for _, request := range claim.Spec.Devices.Requests {
+		switch {
+		case request.Exactly != nil:
+			if devices.Classes[request.Exactly.DeviceClassName] == nil {
+				return classNotFound(request.Name, request.Exactly.DeviceClassName)
+			}
+		case len(request.FirstAvailable) > 0:
+			for _, alternative := range request.FirstAvailable {
+				if devices.Classes[alternative.DeviceClassName] == nil {
+					return classNotFound(request.Name+"/"+alternative.Name, alternative.DeviceClassName)
+				}
+			}
+		default:
+			return rejectUnresolvable(fmt.Sprintf("resource claim %s, request %s: unknown request type", model.Key(claim), request.Name))
+		}
+	}
+	return nil
+}
+
+func classNotFound(request, class string) *Rejection {
+	return rejectUnresolvable(fmt.Sprintf("request %s: device class %s does not exist", request, class))
+}
+
+func (devices) Wakes(cluster *model.Cluster, event *Event, pod *model.Pod) bool {
+	switch event.Kind {
+	case NodeAdded, DeviceClassChanged, SliceChanged, SelfChanged:
+		return true
+	case NodeChanged:
+		return !maps.Equal(event.OldNode.Labels, event.Node.Labels) ||
+			!equality.Semantic.DeepEqual(event.OldNode.Status.Allocatable, event.Node.Status.Allocatable)
+	case ResourceClaimChanged:
+		return changesDevicesOf(cluster, event, pod)
+	default:
+		return false
+	}
+}
+
+// changesDevicesOf reports whether a change of a ResourceClaim frees devices, or is about a claim of a
+// pod.
+func changesDevicesOf(cluster *model.Cluster, event *Event, pod *model.Pod) bool {
+	before, after := states[*resourcev1.ResourceClaim](event)
+	if before != nil && before.Status.Allocation != nil && (after == nil || after.Status.Allocation == nil) {
+		return true
+	}
+	if after == nil || before != nil && equality.Semantic.DeepEqual(&before.Status, &after.Status) {
+		return false
+	}
+	claims, err := resourceClaims(cluster.Devices, pod)
+	if err != nil {
+		return false
+	}
+	for _, claim := range claims {
+		if claim.UID == after.UID {
+			return true
+		}
+	}
+	return false
+}
+
+func (f devices) Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.Node, scores []int64) {
+	if !hasAlternatives(cluster.Devices, pod) {
+		return
+	}
+	check, _ := f.For(cluster, pod)
+	devices, _ := check.(*deviceCheck)
+	if devices == nil {
+		return
+	}
+	for i, node := range nodes {
+		scores[i] = devices.score(node)
+	}
+	normalize(scores, false)
+}
+
+// hasAlternatives reports whether a claim of a pod has a prioritized list (KEP-4816).
+func hasAlternatives(devices *model.Devices, pod *model.Pod) bool {
+	if len(pod.Spec.ResourceClaims) == 0 {
+		return false
+	}
+	claims, _ := resourceClaims(devices, pod)
+	for _, claim := range claims {
+		for _, request := range claim.Spec.Devices.Requests {
+			if len(request.FirstAvailable) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}

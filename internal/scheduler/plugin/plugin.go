@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package plugin has the rules of scheduling: filters, which exclude nodes, and scores, which rank
-// them. A rule is one file and one line in [Filters] or [Scores]. Names, weights and reasons are
+// them. A rule is one file and one line in [Rules]. Names, weights and reasons are
 // the same as in kube-scheduler's default profile, because users and tools read them.
 //
 // A filter runs in two steps. For each pod it looks at the pod and the whole cluster and returns a
@@ -15,7 +15,9 @@ package plugin
 
 import (
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
@@ -52,6 +54,13 @@ type Spanning interface {
 	Move(pod *model.Pod, node *model.Node, delta int)
 }
 
+// A Deallocator is a check that an allocation may prevent from accepting a node.
+type Deallocator interface {
+	Check
+	// Unavailable returns a ResourceClaim whose allocation should be removed, or nil.
+	Unavailable() *resourcev1.ResourceClaim
+}
+
 // A Reserver is a check of something that must be written to the API before the pod is bound.
 type Reserver interface {
 	Check
@@ -72,12 +81,19 @@ type Rejection struct {
 	// Unresolvable means that preemption would not help, because the pod would not fit on the node
 	// even if it were empty (upstream: UnschedulableAndUnresolvable).
 	Unresolvable bool
+	// Failure is an error that ends the attempt: no other node is tried, and the pod is retried
+	// after its backoff.
+	Failure error
 }
 
 func reject(reason string) *Rejection { return &Rejection{Reasons: []string{reason}} }
 
 func rejectUnresolvable(reason string) *Rejection {
 	return &Rejection{Reasons: []string{reason}, Unresolvable: true}
+}
+
+func failure(err error) *Rejection {
+	return &Rejection{Reasons: []string{err.Error()}, Unresolvable: true, Failure: err}
 }
 
 // MaxScore is the highest score of a node; the lowest is 0.
@@ -97,13 +113,13 @@ type Weighted struct {
 	Weight int64
 }
 
-// Filters returns the filters in order. The first one to reject a node gives the reason, so the
-// cheap and the unresolvable ones are first.
+// Rules returns the filters, in order, and the scores with their weights. The first filter to reject a
+// node gives the reason, so the cheap and the unresolvable ones are first.
 //
 // There is no filter for spec.nodeName: a pod with a node is scheduled already.
-func Filters() []Filter {
-	return []Filter{
-		devices{},
+func Rules(clock clock.PassiveClock) ([]Filter, []Weighted) {
+	devices := newDevices(clock)
+	filters := []Filter{
 		nodeUnschedulable{},
 		taints{},
 		nodeAffinity{},
@@ -115,21 +131,20 @@ func Filters() []Filter {
 		volumeZone{},
 		topologySpread{},
 		podAffinity{},
+		devices,
 	}
-}
-
-// Scores returns the scores with their weights.
-func Scores() []Weighted {
-	return []Weighted{
+	scores := []Weighted{
 		{taints{}, 3},
 		{nodeAffinity{}, 2},
 		{leastAllocated{}, 1},
 		{volumeBinding{}, 1},
 		{topologySpread{}, 2},
 		{podAffinity{}, 2},
+		{devices, 2},
 		{balancedAllocation{}, 1},
 		{imageLocality{}, 1},
 	}
+	return filters, scores
 }
 
 // Kind is the kind of an event.
@@ -164,6 +179,12 @@ const (
 	CapacityChanged
 	// AttachmentGone: a VolumeAttachment was removed.
 	AttachmentGone
+	// ResourceClaimChanged: a ResourceClaim was added, changed or removed.
+	ResourceClaimChanged
+	// DeviceClassChanged: a DeviceClass was added or changed.
+	DeviceClassChanged
+	// SliceChanged: a ResourceSlice was added or changed, or other devices are tainted.
+	SliceChanged
 )
 
 // Event is a change that was applied to the cluster. Which fields are set depends on its kind.

@@ -34,11 +34,7 @@ func TestNodeFilters(t *testing.T) {
 	nodeSelector := func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
 	disks := []on{{node: node("a", nodeLabel("disk", "ssd"))}, {node: node("b", nodeLabel("disk", "hdd"))}, {node: node("c")}}
 
-	claiming := func(p *v1.Pod) { p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}} }
-
 	for _, tt := range []filterTest{
-		{"pod with device claims", devices{}, []on{{node: node("a")}, {node: node("b")}}, pod(claiming), []string{"!cannot allocate all claims", "!cannot allocate all claims"}},
-		{"pod without device claims", devices{}, []on{{node: node("a")}}, pod(), []string{""}},
 		{"cordoned", nodeUnschedulable{}, []on{{node: node("a", cordon)}, {node: node("b")}}, pod(), []string{wasCordoned, ""}},
 		{"cordoned, tolerated", nodeUnschedulable{}, []on{{node: node("a", cordon)}},
 			pod(tolerating(v1.Toleration{Key: v1.TaintNodeUnschedulable, Operator: v1.TolerationOpExists})), []string{""}},

@@ -5,7 +5,8 @@
 //
 // A pending pod is in one of five states:
 //
-//	gated     it has scheduling gates, and is not tried until they are removed;
+//	gated     it has scheduling gates, or needs objects that do not exist, and is not tried until
+//	          that has changed;
 //	active    to be tried, ordered by priority, then by arrival;
 //	parked    no node fits; requeued by a change that may help (upstream: unschedulable);
 //	backoff   requeued, but tried recently, so other pods go first: 1 s after the first failure,
@@ -21,6 +22,8 @@
 package queue
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -56,18 +59,23 @@ type Item struct {
 // Queue has the pending pods.
 type Queue struct {
 	clock    clock.PassiveClock
+	isGated  func(*model.Pod) bool
 	arrivals uint64
-	// pending has all items, gated ones included, which are in no heap.
+	// pending has all items. Those that are gated are in gated, and in no heap.
 	pending map[types.UID]*Item
+	gated   map[types.UID]*Item
 
 	active, backoff, retrying, parked *items
 }
 
-// New returns an empty queue.
-func New(clock clock.PassiveClock) *Queue {
+// New returns an empty queue. isGated reports whether a pod must not be tried, scheduling gates
+// aside.
+func New(clock clock.PassiveClock, isGated func(*model.Pod) bool) *Queue {
 	return &Queue{
 		clock:    clock,
+		isGated:  isGated,
 		pending:  map[types.UID]*Item{},
+		gated:    map[types.UID]*Item{},
 		active:   &items{less: moreUrgent},
 		backoff:  &items{less: readyFirst},
 		retrying: &items{less: readyFirst},
@@ -103,24 +111,32 @@ func (q *Queue) Add(pod *model.Pod) {
 	q.Remove(pod.UID)
 	item := &Item{Pod: pod}
 	q.pending[pod.UID] = item
-	if !isGated(pod) {
-		q.activate(item)
-	}
+	q.activate(item)
 }
 
-// Update applies a change of a pending pod. When its last gate is removed, it becomes active.
+// Update applies a change of a pending pod. When it is no longer gated, it becomes active.
 func (q *Queue) Update(pod *model.Pod) {
 	item := q.pending[pod.UID]
 	if item == nil {
 		q.Add(pod)
 		return
 	}
-	wasGated := isGated(item.Pod)
 	item.Pod = pod
-	switch {
-	case isGated(pod):
-		item.leave()
-	case wasGated:
+	if len(pod.Spec.SchedulingGates) > 0 || q.gated[pod.UID] != nil {
+		q.activate(item)
+	}
+}
+
+// Ungate makes the pods active that are no longer gated.
+func (q *Queue) Ungate() {
+	var free []*Item
+	for _, item := range q.gated {
+		if !q.mustWait(item.Pod) {
+			free = append(free, item)
+		}
+	}
+	slices.SortFunc(free, func(a, b *Item) int { return cmp.Compare(a.arrival, b.arrival) })
+	for _, item := range free {
 		q.activate(item)
 	}
 }
@@ -133,6 +149,7 @@ func (q *Queue) Remove(uid types.UID) {
 	}
 	item.leave()
 	delete(q.pending, uid)
+	delete(q.gated, uid)
 }
 
 // Pop removes and returns the next pod to try; nil if there is none. The caller places it, or
@@ -226,9 +243,15 @@ func (q *Queue) wake(item *Item) {
 	q.backoff.add(item)
 }
 
+// activate requeues an item, unless it is gated.
 func (q *Queue) activate(item *Item) {
 	item.leave()
 	q.arrive(item)
+	if q.mustWait(item.Pod) {
+		q.gated[item.Pod.UID] = item
+		return
+	}
+	delete(q.gated, item.Pod.UID)
 	q.active.add(item)
 }
 
@@ -250,4 +273,7 @@ func (q *Queue) Next() (time.Time, bool) {
 	return next, !next.IsZero()
 }
 
-func isGated(pod *model.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
+// mustWait reports whether a pod is gated.
+func (q *Queue) mustWait(pod *model.Pod) bool {
+	return len(pod.Spec.SchedulingGates) > 0 || q.isGated(pod)
+}

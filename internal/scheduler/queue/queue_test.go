@@ -29,7 +29,7 @@ func pod(name string, priority int32, gates ...string) *model.Pod {
 
 func newQueue() (*Queue, *testingclock.FakeClock) {
 	clock := testingclock.NewFakeClock(time.Unix(1000, 0))
-	return New(clock), clock
+	return New(clock, func(*model.Pod) bool { return false }), clock
 }
 
 func always(*Item) bool { return true }

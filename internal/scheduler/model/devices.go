@@ -1,0 +1,203 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"cmp"
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/structured"
+)
+
+// Devices has the objects of dynamic resource allocation (KEP-4381).
+//
+// An allocation that was decided is pending until it is written. Its devices count as allocated, but
+// its claim cannot be used by another pod, whose reservation might be written first.
+type Devices struct {
+	Classes Table[string, *resourcev1.DeviceClass]
+
+	claims     Table[types.NamespacedName, *resourcev1.ResourceClaim]
+	slices     Table[string, *resourcev1.ResourceSlice]
+	taintRules Table[string, *resourcev1.DeviceTaintRule]
+	// tainted has the slices with the taints of the rules, ordered by name; nil if it must be
+	// computed.
+	tainted []*resourcev1.ResourceSlice
+	pending map[types.UID]pendingAllocation
+}
+
+type pendingAllocation struct {
+	pod        types.UID
+	allocation *resourcev1.AllocationResult
+}
+
+func newDevices() *Devices {
+	return &Devices{
+		Classes:    Table[string, *resourcev1.DeviceClass]{},
+		claims:     Table[types.NamespacedName, *resourcev1.ResourceClaim]{},
+		slices:     Table[string, *resourcev1.ResourceSlice]{},
+		taintRules: Table[string, *resourcev1.DeviceTaintRule]{},
+		pending:    map[types.UID]pendingAllocation{},
+	}
+}
+
+// Claim returns a claim, or nil.
+func (d *Devices) Claim(key types.NamespacedName) *resourcev1.ResourceClaim { return d.claims[key] }
+
+// SetClaim adds or updates a claim, and returns its former state, or nil.
+func (d *Devices) SetClaim(claim *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
+	return d.claims.Set(Key(claim), claim)
+}
+
+// WroteClaim updates a claim with what the scheduler has written. See [Table.Written].
+func (d *Devices) WroteClaim(claim *resourcev1.ResourceClaim) bool {
+	return d.claims.Written(Key(claim), claim)
+}
+
+// RemoveClaim removes a claim.
+func (d *Devices) RemoveClaim(key types.NamespacedName) { delete(d.claims, key) }
+
+// IsPending reports whether an allocation of a claim is being written.
+func (d *Devices) IsPending(claim types.UID) bool {
+	_, found := d.pending[claim]
+	return found
+}
+
+// SetSlice adds or updates a slice, and returns its former state, or nil.
+func (d *Devices) SetSlice(slice *resourcev1.ResourceSlice) *resourcev1.ResourceSlice {
+	d.tainted = nil
+	return d.slices.Set(slice.Name, slice)
+}
+
+// RemoveSlice removes a slice.
+func (d *Devices) RemoveSlice(name string) {
+	d.tainted = nil
+	delete(d.slices, name)
+}
+
+// SetTaintRule adds or updates a rule that taints devices.
+func (d *Devices) SetTaintRule(rule *resourcev1.DeviceTaintRule) {
+	d.tainted = nil
+	d.taintRules.Set(rule.Name, rule)
+}
+
+// RemoveTaintRule removes a rule that taints devices.
+func (d *Devices) RemoveTaintRule(name string) {
+	d.tainted = nil
+	delete(d.taintRules, name)
+}
+
+// Slices returns the slices with the taints of the rules, ordered by name.
+func (d *Devices) Slices() []*resourcev1.ResourceSlice {
+	if d.tainted != nil || len(d.slices) == 0 {
+		return d.tainted
+	}
+	for _, slice := range d.slices {
+		for _, rule := range d.taintRules {
+			slice = taint(slice, rule)
+		}
+		d.tainted = append(d.tainted, slice)
+	}
+	slices.SortFunc(d.tainted, func(a, b *resourcev1.ResourceSlice) int { return cmp.Compare(a.Name, b.Name) })
+	return d.tainted
+}
+
+// taint returns a slice with the taint of a rule on the devices that the rule selects. A rule without
+// selector selects none.
+func taint(slice *resourcev1.ResourceSlice, rule *resourcev1.DeviceTaintRule) *resourcev1.ResourceSlice {
+	selector := rule.Spec.DeviceSelector
+	if selector == nil || isOther(selector.Driver, slice.Spec.Driver) || isOther(selector.Pool, slice.Spec.Pool.Name) {
+		return slice
+	}
+	var patched *resourcev1.ResourceSlice
+	for i := range slice.Spec.Devices {
+		if isOther(selector.Device, slice.Spec.Devices[i].Name) {
+			continue
+		}
+		if patched == nil {
+			patched = slice.DeepCopy()
+		}
+		patched.Spec.Devices[i].Taints = append(patched.Spec.Devices[i].Taints, rule.Spec.Taint)
+	}
+	if patched == nil {
+		return slice
+	}
+	return patched
+}
+
+func isOther(want *string, got string) bool { return want != nil && *want != got }
+
+// Allocated returns the devices that are allocated, or about to be.
+func (d *Devices) Allocated() structured.AllocatedState {
+	state := structured.AllocatedState{
+		AllocatedDevices:         sets.New[structured.DeviceID](),
+		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+		AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
+	}
+	seen := map[types.UID]bool{}
+	for _, claim := range d.claims {
+		if claim.Status.Allocation != nil {
+			seen[claim.UID] = true
+			addAllocated(&state, claim.Status.Allocation)
+		}
+	}
+	for uid, pending := range d.pending {
+		if !seen[uid] {
+			addAllocated(&state, pending.allocation)
+		}
+	}
+	return state
+}
+
+// addAllocated adds the devices of an allocation. Admin access does not keep others from a device.
+func addAllocated(state *structured.AllocatedState, allocation *resourcev1.AllocationResult) {
+	for i := range allocation.Devices.Results {
+		result := &allocation.Devices.Results[i]
+		if result.AdminAccess != nil && *result.AdminAccess {
+			continue
+		}
+		id := structured.MakeDeviceID(result.Driver, result.Pool, result.Device)
+		if result.ShareID == nil {
+			state.AllocatedDevices.Insert(id)
+			continue
+		}
+		state.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, result.ShareID))
+		if result.ConsumedCapacity != nil {
+			state.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, result.ConsumedCapacity))
+		}
+	}
+}
+
+// DevicePlan is how the ResourceClaims of a pod get devices on the pod's node, and are reserved for
+// the pod.
+type DevicePlan struct {
+	Claims []ClaimPlan
+}
+
+// ClaimPlan is what must be written of a ResourceClaim.
+type ClaimPlan struct {
+	Claim *resourcev1.ResourceClaim
+	// Allocation is the claim's new allocation; nil if it is allocated already.
+	Allocation *resourcev1.AllocationResult
+}
+
+// assume makes the allocations of a plan count.
+func (d *Devices) assume(plan *DevicePlan, pod types.UID) {
+	for _, claim := range plan.Claims {
+		if claim.Allocation != nil {
+			d.pending[claim.Claim.UID] = pendingAllocation{pod, claim.Allocation}
+		}
+	}
+}
+
+// release ends what assume began.
+func (d *Devices) release(plan *DevicePlan, pod types.UID) {
+	for _, claim := range plan.Claims {
+		if d.pending[claim.Claim.UID].pod == pod {
+			delete(d.pending, claim.Claim.UID)
+		}
+	}
+}
