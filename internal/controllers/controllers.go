@@ -26,6 +26,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
 	"github.com/kindred-project/kindred/internal/controllers/policystatus"
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
+	"github.com/kindred-project/kindred/internal/controllers/resourceclaim"
 	"github.com/kindred-project/kindred/internal/controllers/resourcequota"
 	"github.com/kindred-project/kindred/internal/controllers/roleaggregation"
 	"github.com/kindred-project/kindred/internal/controllers/serviceaccount"
@@ -78,6 +79,7 @@ func All(options Options) []control.Controller {
 		{Name: bootstraptoken.CleanerName, Add: bootstraptoken.AddCleaner},
 		{Name: nodelifecycle.Name, Add: nodelifecycle.Add},
 		{Name: podgc.Name, Add: podgc.Add},
+		{Name: resourceclaim.Name, Source: resourceclaim.Source, Add: resourceclaim.Add},
 		{Name: persistentvolume.BinderName, Source: persistentvolume.BinderSource, Add: persistentvolume.AddBinder},
 		{Name: persistentvolume.EphemeralName, Source: persistentvolume.EphemeralSource, Add: persistentvolume.AddEphemeral},
 		{Name: persistentvolume.ExpanderName, Source: persistentvolume.ExpanderSource, Add: persistentvolume.AddExpander},

@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 	"github.com/kindred-project/kindred/internal/controllers/job"
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
+	"github.com/kindred-project/kindred/internal/controllers/resourceclaim"
 	"github.com/kindred-project/kindred/internal/controllers/statefulset"
 )
 
@@ -105,6 +107,17 @@ var holdCases = []holdCase{{
 }, {
 	name: "a pod that no Job counts", add: job.Add, handled: isReleased,
 	object: func(meta metav1.ObjectMeta) client.Object { return trackedPod(meta) },
+}, {
+	name: "a pod and its ResourceClaims", add: resourceclaim.Add, handled: owns(&resourcev1.ResourceClaimList{}),
+	object: func(meta metav1.ObjectMeta) client.Object {
+		return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "r", ResourceClaimTemplateName: &meta.Name}}}}
+	},
+	prepare: func(w *controltest.World, object client.Object) {
+		w.Must(w.API.Create(ctx, &resourcev1.ResourceClaimTemplate{
+			ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()},
+			Spec:       resourcev1.ResourceClaimTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": object.GetName()}}},
+		}))
+	},
 }, {
 	name: "a Service and its EndpointSlices", add: endpointslice.Add, object: newService,
 	handled: func(w *controltest.World, object client.Object) bool {

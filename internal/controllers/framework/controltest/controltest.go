@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -80,6 +81,7 @@ func lists() []client.ObjectList {
 		&corev1.EndpointsList{}, &corev1.ResourceQuotaList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{},
 		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &appsv1.DaemonSetList{}, &appsv1.StatefulSetList{}, &appsv1.ControllerRevisionList{},
 		&batchv1.JobList{}, &batchv1.CronJobList{}, &policyv1.PodDisruptionBudgetList{}, &discoveryv1.EndpointSliceList{}, &storagev1.VolumeAttributesClassList{}, &storagev1.StorageClassList{},
+		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceClaimTemplateList{},
 	}
 }
 
@@ -89,7 +91,7 @@ func New(t testing.TB, objs ...client.Object) *World {
 	store := builder().WithGlobalResourceVersionCounter().WithStatusSubresource(
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{},
 		&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.DaemonSet{}, &appsv1.StatefulSet{}, &batchv1.Job{}, &batchv1.CronJob{},
-		&corev1.ReplicationController{}, &policyv1.PodDisruptionBudget{}).Build()
+		&corev1.ReplicationController{}, &policyv1.PodDisruptionBudget{}, &resourcev1.ResourceClaim{}).Build()
 	w.API = interceptor.NewClient(store, interceptor.Funcs{
 		Create:            w.create,
 		Update:            w.update,
@@ -117,11 +119,12 @@ func builder() *fake.ClientBuilder {
 	utilruntime.Must(discoveryv1.AddToScheme(scheme))
 	utilruntime.Must(policyv1.AddToScheme(scheme))
 	utilruntime.Must(storagev1.AddToScheme(scheme))
+	utilruntime.Must(resourcev1.AddToScheme(scheme))
 	// Controllers watch the metadata of CRDs.
 	scheme.AddKnownTypeWithName(crds.WithKind("CustomResourceDefinition"), &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(crds.WithKind("CustomResourceDefinitionList"), &metav1.PartialObjectMetadataList{})
 	b := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).WithTypeConverters(managedfields.NewDeducedTypeConverter())
-	for _, obj := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &appsv1.ControllerRevision{}, &corev1.ReplicationController{}, &batchv1.Job{}, &discoveryv1.EndpointSlice{}} {
+	for _, obj := range []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &appsv1.ControllerRevision{}, &corev1.ReplicationController{}, &batchv1.Job{}, &discoveryv1.EndpointSlice{}, &resourcev1.ResourceClaim{}} {
 		b.WithIndex(obj, owned.ControllerIndex, owned.ControllerOf)
 	}
 	return b.WithIndex(&corev1.Pod{}, pods.VolumeClaimIndex, pods.VolumeClaims)
@@ -352,6 +355,13 @@ func (s statusClient) Update(ctx context.Context, obj client.Object, opts ...cli
 		return err
 	}
 	return s.SubResourceClient.Update(ctx, obj, opts...)
+}
+
+func (s statusClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	if err := s.parent.refuse("patch status", obj); err != nil {
+		return err
+	}
+	return s.SubResourceClient.Patch(ctx, obj, patch, opts...)
 }
 
 // recorder records events as lines of text.
