@@ -3,6 +3,7 @@ module github.com/kindred-project/kindred
 go 1.26.0
 
 require (
+	github.com/container-storage-interface/spec v1.13.0
 	github.com/containerd/containerd/api v1.10.0
 	github.com/distribution/reference v0.6.0
 	github.com/fluxcd/cli-utils v1.2.3
@@ -52,6 +53,7 @@ require (
 	k8s.io/kube-aggregator v0.37.1
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad
 	k8s.io/kubectl v0.37.1
+	k8s.io/kubelet v0.37.1
 	k8s.io/metrics v0.37.1
 	k8s.io/mount-utils v0.37.1
 	k8s.io/pod-security-admission v0.37.1

@@ -24,11 +24,15 @@ import (
 	cri "k8s.io/cri-api/pkg/apis"
 	criclient "k8s.io/cri-client/pkg"
 	"k8s.io/klog/v2"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/kindred-project/kindred/internal/node/admission"
 	"github.com/kindred-project/kindred/internal/node/cgroup"
+	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/volume"
 	"github.com/kindred-project/kindred/internal/node/workers"
 )
 
@@ -42,6 +46,7 @@ type Agent struct {
 	pods         *workers.Set
 	view         *runtime.Runtime
 	cgroups      *cgroup.Manager
+	volumes      *volume.Manager // once Run has begun
 	ready        chan struct{}
 }
 
@@ -78,7 +83,7 @@ func New(options Options) (*Agent, error) {
 		cgroups: cgroup.New(options.CgroupParent),
 	}
 	a.registration = &registration{
-		options:  options,
+		options: options, changed: make(chan struct{}, 1),
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
 	a.pods = workers.New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
@@ -112,6 +117,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { a.view.Watch(ctx, a.pods.RuntimeChanged) })
 	a.registration.register(ctx)
+	running.Go(func() { a.volumes.CSI().Run(ctx) })
+	running.Go(func() { a.registerDrivers(ctx) })
 	running.Go(func() { a.registration.keepLease(ctx) })
 	running.Go(func() { a.watchSelf(ctx) })
 	ready := make(chan struct{})
@@ -122,6 +129,17 @@ func (a *Agent) Run(ctx context.Context) error {
 	running.Wait()
 	a.pods.Wait(a.options.Clock.After(leaveLimit))
 	return a.disconnect()
+}
+
+// registerDrivers registers the drivers on the node.
+func (a *Agent) registerDrivers(ctx context.Context) {
+	watcher := plugins.New(plugins.Options{
+		Dir: rootdir.Layout{Root: a.options.RootDir}.RegistryDir(), Clock: a.options.Clock,
+		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: a.volumes.CSI()},
+	})
+	if err := watcher.Run(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Drivers cannot register on this node")
+	}
 }
 
 // disconnect closes the connections to the runtime, which ends calls that are still waiting.
@@ -155,6 +173,7 @@ func (a *Agent) watchSelf(ctx context.Context) {
 	seen := func(object any) {
 		if node := object.(*v1.Node); node.Name == a.options.Name {
 			a.registration.observe(node)
+			a.volumes.CSI().NodeChanged()
 		}
 	}
 	a.handle(ctx, informer, cache.ResourceEventHandlerFuncs{

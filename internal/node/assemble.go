@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/node/criconfig"
+	"github.com/kindred-project/kindred/internal/node/csi"
 	"github.com/kindred-project/kindred/internal/node/environment"
 	"github.com/kindred-project/kindred/internal/node/image"
 	"github.com/kindred-project/kindred/internal/node/logs"
@@ -33,6 +35,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	o := a.options
 	layout := rootdir.Layout{Root: o.RootDir}
 	allocatable := func() v1.ResourceList { return a.registration.current().Status.Allocatable }
+	drivers := factory.Storage().V1().CSIDrivers()
 	var volumes *volume.Manager
 	store := objects.New(ctx, o.Client, func(uid types.UID) { volumes.Changed(uid) })
 	volumes = volume.New(volume.Options{
@@ -45,10 +48,16 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 				o.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, failure.Reason, failure.Message)
 			}
 		},
-		Event: func(p *v1.Pod, eventType, reason, message string) {
-			o.Recorder.Event(pod.Reference(p), eventType, reason, message)
+		Event: func(object *v1.ObjectReference, eventType, reason, message string) {
+			o.Recorder.Event(object, eventType, reason, message)
+		},
+		CSI: &csi.Options{
+			Layout: layout, Client: o.Client, Clock: o.Clock, Node: a.registration.current,
+			InUseChanged: a.registration.check,
+			Drivers:      drivers.Lister(), Synced: drivers.Informer().HasSynced,
 		},
 	})
+	a.volumes, a.registration.reporter.inUse = volumes, volumes.CSI().InUse
 	go volumes.Run(ctx)
 	rotator := logs.NewRotator(logs.RotatorOptions{Reopen: a.runtime.ReopenContainerLog, Clock: o.Clock})
 	go rotator.Run(ctx)
@@ -80,10 +89,28 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	}
 	clean = func(keep func(types.UID) bool) {
 		if err := volumes.RemoveOrphans(ctx, keep); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot remove the volumes of orphaned pods")
+			klog.FromContext(ctx).Error(err, "Cannot remove the volumes of orphaned pods, will retry")
+			go a.retryOrphans(ctx, volumes, keep)
 		}
 	}
 	return parts, clean
+}
+
+// The pauses before orphans are removed again: at first, drivers have not registered yet.
+const (
+	orphansFirst = 2 * time.Second
+	orphansLast  = 2 * time.Minute
+)
+
+// retryOrphans removes the volumes of orphaned pods until all are gone.
+func (a *Agent) retryOrphans(ctx context.Context, volumes *volume.Manager, keep func(types.UID) bool) {
+	for pause := orphansFirst; a.registration.pause(ctx, pause); pause = min(2*pause, orphansLast) {
+		err := volumes.RemoveOrphans(ctx, keep)
+		if err == nil {
+			return
+		}
+		klog.FromContext(ctx).Error(err, "Cannot remove the volumes of orphaned pods, will retry")
+	}
 }
 
 // noImageVolumes returns why a runtime cannot mount images (KEP-4639), or nil. CRI cannot tell:

@@ -4,15 +4,22 @@
 package node
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/node/csi/csitest"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
 // TestClaims runs pods with claims on a real containerd.
@@ -28,6 +35,7 @@ func TestClaims(t *testing.T) {
 		{"local volume", localVolume},
 		{"local volume and a new agent", localVolumeAndNewAgent},
 		{"block volume", blockVolume},
+		{"CSI volume", csiVolume},
 	} {
 		b.T = t
 		if !t.Run(test.name, func(t *testing.T) { b.T = t; test.run(b) }) {
@@ -152,4 +160,68 @@ func blockVolume(b *bed) {
 		p.Spec.Containers[0].VolumeDevices = []v1.VolumeDevice{{Name: volume.Name, DevicePath: "/dev/disk"}}
 		b.succeeds(p)
 	}
+}
+
+// csiVolume: a driver registers, its volume is attached, staged and published, and survives a new agent.
+func csiVolume(b *bed) {
+	driver := csitest.New(b.T, "test.csi.example.com")
+	driver.Announce(b.T, rootdir.Layout{Root: b.options.RootDir}.RegistryDir())
+	if err := os.MkdirAll(filepath.Join(driver.Data, "vol"), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	volume := b.claim("csi", "", v1.PersistentVolumeFilesystem)
+	pv, err := b.client.CoreV1().PersistentVolumes().Get(b.Context(), "pv-csi", metav1.GetOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	pv.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: driver.Name, VolumeHandle: "vol"}}
+	if _, err := b.client.CoreV1().PersistentVolumes().Update(b.Context(), pv, metav1.UpdateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	b.create(userOf("csi", volume, "trap 'exit 0' TERM; echo kept > /data/f; while :; do sleep 0.05; done"))
+	b.attach(driver.Name, "vol")
+	b.until("csi", "ready", podReady)
+	b.stop()
+	b.start()
+	b.delete("csi")
+	if left := driver.Left(); left != "" {
+		b.Errorf("the driver has %s", left)
+	}
+	if data, err := os.ReadFile(filepath.Join(driver.Data, "vol", "f")); err != nil || string(data) != "kept\n" {
+		b.Errorf("the volume has %q, %v", data, err)
+	}
+	b.untilNode("uses no volume", func(n *v1.Node) bool { return len(n.Status.VolumesInUse) == 0 })
+	object, err := b.client.StorageV1().CSINodes().Get(b.Context(), nodeName, metav1.GetOptions{})
+	if err != nil || len(object.Spec.Drivers) != 1 || object.Spec.Drivers[0].Name != driver.Name {
+		b.Errorf("CSINode %+v, %v", object, err)
+	}
+}
+
+// attach attaches a volume, as the controller and the driver's attacher do, once the node says that it needs it.
+func (b *bed) attach(driver, handle string) {
+	b.Helper()
+	name := v1.UniqueVolumeName("kubernetes.io/csi/" + driver + "^" + handle)
+	b.untilNode("needs "+string(name), func(n *v1.Node) bool { return slices.Contains(n.Status.VolumesInUse, name) })
+	attachment := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+nodeName)))},
+		Status:     storagev1.VolumeAttachmentStatus{Attached: true},
+	}
+	if _, err := b.client.StorageV1().VolumeAttachments().Create(b.Context(), attachment, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	patch := fmt.Sprintf(`{"status":{"volumesAttached":[{"name":%q,"devicePath":""}]}}`, name)
+	if _, err := b.client.CoreV1().Nodes().Patch(b.Context(), nodeName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// untilNode waits for a state of the node.
+func (b *bed) untilNode(what string, wanted func(*v1.Node) bool) {
+	b.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if n, err := b.client.CoreV1().Nodes().Get(b.Context(), nodeName, metav1.GetOptions{}); err == nil && wanted(n) {
+			return
+		}
+	}
+	b.Fatalf("the node never %s", what)
 }

@@ -36,6 +36,8 @@ type reporter struct {
 	runtime cri.RuntimeService
 	images  cri.ImageManagerService
 	version *runtimeapi.VersionResponse
+	// inUse returns the volumes that must stay attached to the node.
+	inUse func() []v1.UniqueVolumeName
 }
 
 // status computes the status from the machine and the runtime. The transition times of unchanged
@@ -49,6 +51,7 @@ func (r *reporter) status(ctx context.Context, old *v1.NodeStatus, now time.Time
 	s.NodeInfo = r.info()
 	s.DaemonEndpoints.KubeletEndpoint.Port = r.options.ServePort
 	s.Images = r.imageList(ctx)
+	s.VolumesInUse = r.inUse()
 	runtimeStatus, err := r.runtime.Status(ctx, false)
 	r.features(&s, runtimeStatus)
 	s.Conditions = r.conditions(old.Conditions, readyProblem(runtimeStatus, err), now)

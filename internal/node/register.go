@@ -39,6 +39,7 @@ type registration struct {
 	options  Options
 	reporter *reporter
 	record   func(eventType, reason, message string)
+	changed  chan struct{} // something that the status shows has changed
 
 	mu   sync.Mutex
 	node *v1.Node  // the newest that the API returned
@@ -57,6 +58,14 @@ func (s *registration) observe(node *v1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.node = node
+}
+
+// check has the status computed soon, because something that it shows has changed.
+func (s *registration) check() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // it will be
+	}
 }
 
 // register makes sure that the Node exists. It retries until it succeeds or ctx ends.
@@ -175,7 +184,11 @@ func (s *registration) keepStatus(ctx context.Context, ready func()) {
 			ready()
 			pause = statusCheck
 		}
-		s.pause(ctx, pause)
+		select {
+		case <-ctx.Done():
+		case <-s.changed:
+		case <-s.options.Clock.After(pause):
+		}
 	}
 }
 

@@ -50,7 +50,8 @@ func newRegistration(client *fake.Clientset, runtime *fakeRuntime, clock *testin
 		Name: nodeName, Client: client, IPs: []string{"192.0.2.1"}, ServePort: 10250, PodCIDR: "10.244.0.0/24", MaxPods: 110, Version: "v1.37.1",
 		Labels: map[string]string{"role": "all"}, Clock: clock,
 	}
-	return &registration{options: options, record: record, reporter: &reporter{
+	return &registration{options: options, record: record, changed: make(chan struct{}, 1), reporter: &reporter{
+		inUse:   func() []v1.UniqueVolumeName { return nil },
 		options: options, runtime: runtime, images: runtime, version: &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.6.20"},
 		machine: machine{cpus: 2, memory: 1 << 30, disk: 1 << 40, kernel: "6.1", osImage: "Debian"},
 	}}

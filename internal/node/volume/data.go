@@ -68,6 +68,7 @@ func removeEmpty(dir string) error {
 func (m *Manager) teardownData(ctx context.Context, uid types.UID) error {
 	layout := m.options.Layout
 	return errors.Join(
+		m.teardownCSI(ctx, uid),
 		eachEntry(filepath.Join(layout.VolumeDevicesDir(uid), localDir), func(name string) error { return m.teardownLocalBlock(uid, name) }),
 		removeEmpty(layout.VolumeDevicesDir(uid)),
 		eachEntry(filepath.Join(layout.VolumesDir(uid), localDir), func(name string) error { return m.teardownLocal(uid, name) }),

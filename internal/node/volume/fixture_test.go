@@ -94,7 +94,7 @@ func newFixture(t *testing.T) *fixture {
 		},
 		Failed:     func(_ *v1.Pod, err error) { f.failed <- err },
 		NodeLabels: func() map[string]string { return map[string]string{v1.LabelHostname: "node"} },
-		Event: func(_ *v1.Pod, eventType, reason, message string) {
+		Event: func(_ *v1.ObjectReference, eventType, reason, message string) {
 			f.events = append(f.events, eventType+" "+reason+" "+message)
 		},
 	})

@@ -126,7 +126,7 @@ func TestOrphanOfLocalVolume(t *testing.T) {
 	}
 	writeFile(t, filepath.Join(data, "sub", "f"), "kept")
 	f.Manager = New(f.options)
-	if err := f.RemoveOrphans(t.Context(), func(types.UID) bool { return false }); err != nil {
+	if err := f.RemoveOrphans(t.Context(), keepNone); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(f.options.Layout.PodDir(pod.UID)); !os.IsNotExist(err) {
@@ -134,3 +134,5 @@ func TestOrphanOfLocalVolume(t *testing.T) {
 	}
 	expectFile(t, filepath.Join(data, "sub", "f"), "kept")
 }
+
+func keepNone(types.UID) bool { return false }

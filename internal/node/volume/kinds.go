@@ -59,6 +59,8 @@ func (m *Manager) open(pod *v1.Pod, spec *v1.Volume) (volume, error) {
 		return inMemory(content(projectedDir, m.projected(pod, spec.Name, source.Projected))), nil
 	case source.Image != nil:
 		return image{}, m.options.NoImages
+	case source.CSI != nil && m.csi != nil:
+		return m.csiVolume(m.csiOf(pod, spec)), nil
 	case source.NFS != nil:
 		return m.nfs(pod, spec.Name, source.NFS, false, nil), nil
 	}

@@ -21,6 +21,8 @@ import (
 	mountutils "k8s.io/mount-utils"
 
 	"github.com/kindred-project/kindred/internal/mounts"
+	"github.com/kindred-project/kindred/internal/node/csi"
+	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
 // defaultFileSystem is upstream's for local devices.
@@ -133,6 +135,21 @@ func (v *local) bind(source string) error {
 	return v.manager.mountData(v.dir, source, "", joinOptions(options...))
 }
 
+// expand grows the file system of a device. A directory has no size of its own.
+func (v *local) expand(context.Context, int64) (csi.Outcome, error) {
+	device, err := isDevice(v.pv.Spec.Local.Path)
+	if err != nil {
+		return csi.Failed, err
+	}
+	if !device {
+		return csi.Expanded, nil
+	}
+	if _, err := mountutils.NewResizeFs(v.manager.exec).Resize(v.pv.Spec.Local.Path, v.dir); err != nil {
+		return csi.Failed, err
+	}
+	return csi.Expanded, nil
+}
+
 // warnOfGroup records an event if another pod has given the volume to another group.
 func (v *local) warnOfGroup(source string) {
 	want := fsGroup(v.pod)
@@ -144,7 +161,7 @@ func (v *local) warnOfGroup(source string) {
 	if !ok || int64(stat.Gid) == *want {
 		return
 	}
-	v.manager.event(v.pod, v1.EventTypeWarning, "AlreadyMountedVolume", fmt.Sprintf(
+	v.manager.event(nodepod.Reference(v.pod), v1.EventTypeWarning, "AlreadyMountedVolume", fmt.Sprintf(
 		"The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", *want, v.pv.Name, stat.Gid))
 }
 

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kindred-project/kindred/internal/loop"
+	"github.com/kindred-project/kindred/internal/node/csi"
+	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
 // localBlock is a block device of the node, or a file of the node's own provisioner, which becomes a loop
@@ -69,7 +71,7 @@ func (v *localBlock) prepare(context.Context) (time.Time, error) {
 		}
 	}
 	if fresh {
-		v.manager.event(v.pod, v1.EventTypeNormal, "SuccessfulMountVolume", fmt.Sprintf(
+		v.manager.event(nodepod.Reference(v.pod), v1.EventTypeNormal, "SuccessfulMountVolume", fmt.Sprintf(
 			"MapVolume.MapPodDevice succeeded for volume %q volumeMapPath %q", v.pv.Name, filepath.Dir(v.link)))
 	}
 	return time.Time{}, nil
@@ -98,6 +100,9 @@ func makeLink(target, link string) (fresh bool, err error) {
 	}
 	return true, os.Symlink(target, link)
 }
+
+// expand has nothing to do: prepare gives a loop device the size of its file.
+func (v *localBlock) expand(context.Context, int64) (csi.Outcome, error) { return csi.Expanded, nil }
 
 func (v *localBlock) device() (string, error) {
 	target, err := os.Readlink(v.link)

@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/keymutex"
 
 	"github.com/kindred-project/kindred/internal/mounts"
+	"github.com/kindred-project/kindred/internal/node/csi"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
@@ -60,8 +61,11 @@ type Options struct {
 	NodeLabels func() map[string]string
 	// LoopFiles is the directory of files that block volumes may have as their devices; "" if none may.
 	LoopFiles string
-	// Event records an event about a pod, if set.
-	Event func(pod *v1.Pod, eventType, reason, message string)
+	// Event records an event, if set.
+	Event func(object *v1.ObjectReference, eventType, reason, message string)
+	// CSI are the options for volumes of CSI drivers. Token and Own are set by New. Nil: the node has no
+	// CSI drivers.
+	CSI *csi.Options
 }
 
 // Manager prepares volumes and refreshes their content. It implements pod.Volumes.
@@ -72,6 +76,7 @@ type Manager struct {
 	exec    utilexec.Interface
 	// sharing has a lock for each persistent volume, because what one pod tears down another may set up.
 	sharing keymutex.KeyMutex
+	csi     *csi.Manager
 
 	mu   sync.Mutex
 	pods map[types.UID]*podState
@@ -80,6 +85,8 @@ type Manager struct {
 const (
 	retryMin = time.Second
 	retryMax = 2 * time.Minute
+	// refreshers is the number of pods that are refreshed concurrently: a driver may be slow.
+	refreshers = 4
 )
 
 // New returns a Manager. Run refreshes its volumes.
@@ -87,7 +94,7 @@ func New(options Options) *Manager {
 	if options.NodeLabels == nil {
 		options.NodeLabels = func() map[string]string { return nil }
 	}
-	return &Manager{
+	m := &Manager{
 		options: options,
 		mounter: mountutils.New(""),
 		exec:    utilexec.New(),
@@ -97,20 +104,36 @@ func New(options Options) *Manager {
 			workqueue.TypedRateLimitingQueueConfig[types.UID]{Clock: options.Clock}),
 		pods: map[types.UID]*podState{},
 	}
+	if options.CSI != nil {
+		drivers := *options.CSI
+		drivers.Token, drivers.Own = m.csiToken, ownData
+		m.csi = csi.New(drivers)
+	}
+	return m
 }
 
 // Run refreshes volumes until ctx ends: after Changed, and before a token or certificate expires.
 func (m *Manager) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, m.queue.ShutDown)
 	defer stop()
-	for {
-		uid, shutdown := m.queue.Get()
-		if shutdown {
-			return
-		}
-		m.refresh(ctx, uid)
-		m.queue.Done(uid)
+	var all sync.WaitGroup
+	for range refreshers {
+		all.Go(func() {
+			for m.refreshNext(ctx) {
+			}
+		})
 	}
+	all.Wait()
+}
+
+func (m *Manager) refreshNext(ctx context.Context) bool {
+	uid, shutdown := m.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer m.queue.Done(uid)
+	m.refresh(ctx, uid)
+	return true
 }
 
 // Changed requests a refresh, because an object that the pod refers to has changed.
@@ -131,14 +154,9 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod) error {
 
 // prepare makes all volumes present that containers use. The caller holds the pod's lock.
 func (m *Manager) prepare(ctx context.Context, pod *v1.Pod) error {
-	mounted, mapped := used(pod)
 	var again time.Time
 	var failed failures
-	for i := range pod.Spec.Volumes {
-		spec := &pod.Spec.Volumes[i]
-		if !mounted[spec.Name] && !mapped[spec.Name] {
-			continue
-		}
+	for _, spec := range m.resolveAll(ctx, pod, &failed) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -155,6 +173,39 @@ func (m *Manager) prepare(ctx context.Context, pod *v1.Pod) error {
 	return failed.err()
 }
 
+// resolveAll returns the volumes that containers use, without those whose claims cannot be used.
+func (m *Manager) resolveAll(ctx context.Context, pod *v1.Pod, failed *failures) []*v1.Volume {
+	mounted, mapped := used(pod)
+	var resolved []*v1.Volume
+	for i := range pod.Spec.Volumes {
+		spec := &pod.Spec.Volumes[i]
+		if !mounted[spec.Name] && !mapped[spec.Name] {
+			continue
+		}
+		if err := m.resolveOne(ctx, pod, spec); err != nil {
+			failed.add(spec.Name, m.eventName(pod, spec), err)
+			continue
+		}
+		resolved = append(resolved, spec)
+	}
+	return resolved
+}
+
+// resolveOne resolves a claim, checks that the pod may use the volume on this node, and refers to it.
+func (m *Manager) resolveOne(ctx context.Context, pod *v1.Pod, spec *v1.Volume) error {
+	if claimOf(pod, spec) != "" {
+		b, err := m.resolve(ctx, pod, spec)
+		if err != nil {
+			return err
+		}
+		m.state(pod.UID).bind(spec.Name, b)
+		if err := m.checkBound(pod, b); err != nil {
+			return err
+		}
+	}
+	return m.refer(ctx, pod, spec)
+}
+
 // eventName returns the name of a volume in events.
 func (m *Manager) eventName(pod *v1.Pod, spec *v1.Volume) string {
 	if b, ok := m.state(pod.UID).boundTo(spec.Name); ok {
@@ -164,26 +215,17 @@ func (m *Manager) eventName(pod *v1.Pod, spec *v1.Volume) string {
 }
 
 func (m *Manager) prepareOne(ctx context.Context, pod *v1.Pod, spec *v1.Volume) (again time.Time, err error) {
-	if claimOf(pod, spec) != "" {
-		if err := m.prepareClaim(ctx, pod, spec); err != nil {
-			return time.Time{}, err
-		}
-	}
 	v, err := m.open(pod, spec)
 	if err != nil {
 		return time.Time{}, err
 	}
-	return v.prepare(ctx)
-}
-
-// prepareClaim resolves a claim, and checks that the pod may use the volume on this node.
-func (m *Manager) prepareClaim(ctx context.Context, pod *v1.Pod, spec *v1.Volume) error {
-	b, err := m.resolve(ctx, pod, spec)
-	if err != nil {
-		return err
+	if again, err = v.prepare(ctx); err != nil {
+		return time.Time{}, err
 	}
-	m.state(pod.UID).bind(spec.Name, b)
-	return m.checkBound(pod.UID, b)
+	if _, grows := v.(expandable); grows && claimOf(pod, spec) != "" {
+		again = earliest(again, m.after(republishPeriod))
+	}
+	return again, m.expand(ctx, pod, spec, v)
 }
 
 // refresh prepares a pod's volumes again. If that fails, they keep their content.
@@ -297,8 +339,8 @@ func (m *Manager) OpenFile(uid types.UID, name, path string) (io.ReadCloser, err
 	return openBelow(v.path(), path)
 }
 
-func (m *Manager) event(pod *v1.Pod, eventType, reason, message string) {
+func (m *Manager) event(object *v1.ObjectReference, eventType, reason, message string) {
 	if m.options.Event != nil {
-		m.options.Event(pod, eventType, reason, message)
+		m.options.Event(object, eventType, reason, message)
 	}
 }

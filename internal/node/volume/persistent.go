@@ -14,6 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	storagehelpers "k8s.io/component-helpers/storage/volume"
+
+	"github.com/kindred-project/kindred/internal/node/csi"
 )
 
 // blockVolume is a volume that containers get as a device.
@@ -37,6 +39,8 @@ func (m *Manager) openBound(pod *v1.Pod, spec *v1.Volume) (volume, error) {
 		return m.localBlock(pod, b), nil
 	case source.Local != nil:
 		return m.local(pod, b), nil
+	case source.CSI != nil && m.csi != nil:
+		return m.csiVolume(m.csiOf(pod, spec)), nil
 	case source.NFS != nil:
 		return m.nfs(pod, b.pv.Name, source.NFS, b.readOnly, mountOptions(b.pv)), nil
 	}
@@ -66,7 +70,7 @@ func typeName(source any) string {
 }
 
 // checkBound returns why the node must not set the volume up.
-func (m *Manager) checkBound(pod types.UID, b bound) error {
+func (m *Manager) checkBound(pod *v1.Pod, b bound) error {
 	step := mountStep
 	if b.isBlock() {
 		step = mapStep
@@ -74,10 +78,14 @@ func (m *Manager) checkBound(pod types.UID, b bound) error {
 	if err := storagehelpers.CheckNodeAffinity(b.pv, m.options.NodeLabels()); err != nil {
 		return notOnThisNode(b, err)
 	}
-	if isExclusive(b.pv) && m.usedElsewhere(pod, b.pv.Name) {
-		return step("SetUp", errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod"))
+	if !isExclusive(b.pv) {
+		return nil
 	}
-	return nil
+	elsewhere, err := m.usedElsewhere(pod, b)
+	if elsewhere {
+		err = errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
+	}
+	return step("SetUp", err)
 }
 
 func notOnThisNode(b bound, err error) error {
@@ -95,18 +103,21 @@ func isExclusive(pv *v1.PersistentVolume) bool {
 
 // usedElsewhere reports whether another pod of the node uses a persistent volume: one that this agent has
 // prepared, or one that has the volume on disk.
-func (m *Manager) usedElsewhere(pod types.UID, pv string) bool {
+func (m *Manager) usedElsewhere(pod *v1.Pod, b bound) (bool, error) {
 	for uid, state := range m.states() {
-		if uid != pod && slices.ContainsFunc(state.allBound(), func(b bound) bool { return b.pv.Name == pv }) {
-			return true
+		if uid != pod.UID && slices.ContainsFunc(state.allBound(), func(o bound) bool { return o.pv.Name == b.pv.Name }) {
+			return true, nil
 		}
 	}
 	for _, kind := range dataKinds {
-		if len(m.users(kind, pv, pod)) > 0 {
-			return true
+		if len(m.users(kind, b.pv.Name, pod.UID)) > 0 {
+			return true, nil
 		}
 	}
-	return false
+	if b.pv.Spec.CSI == nil || m.csi == nil {
+		return false, nil
+	}
+	return m.csi.UsedElsewhere(&csi.Volume{Pod: pod, Name: b.pv.Name, PV: b.pv})
 }
 
 // users returns the pods, other than the given one, that have a volume of a kind on disk. A volume's directory
