@@ -8,6 +8,7 @@
 package controllers
 
 import (
+	"github.com/kindred-project/kindred/internal/controllers/attachdetach"
 	"github.com/kindred-project/kindred/internal/controllers/bootstraptoken"
 	"github.com/kindred-project/kindred/internal/controllers/capublisher"
 	"github.com/kindred-project/kindred/internal/controllers/certificates"
@@ -83,6 +84,7 @@ func All(options Options) []control.Controller {
 		{Name: persistentvolume.BinderName, Source: persistentvolume.BinderSource, Add: persistentvolume.AddBinder},
 		{Name: persistentvolume.EphemeralName, Source: persistentvolume.EphemeralSource, Add: persistentvolume.AddEphemeral},
 		{Name: persistentvolume.ExpanderName, Source: persistentvolume.ExpanderSource, Add: persistentvolume.AddExpander},
+		{Name: attachdetach.Name, Add: attachdetach.Add},
 		{Name: localpath.Name, Source: localpath.Provisioner, Add: localpath.Add(options.LocalPath)},
 		{Name: volumeprotection.ClaimName, Add: volumeprotection.AddClaims},
 		{Name: volumeprotection.VolumeName, Add: volumeprotection.AddVolumes},

@@ -65,18 +65,7 @@ func AddClaims(env control.Env) error {
 func mayFreeClaims(e event.UpdateEvent) bool {
 	pod, ok := e.ObjectNew.(*corev1.Pod)
 	old, oldOK := e.ObjectOld.(*corev1.Pod)
-	return ok && oldOK && (pod.UID != old.UID || hasEnded(pod) != hasEnded(old) || isShutDown(pod) != isShutDown(old))
-}
-
-// hasEnded reports whether no container of a pod runs or will run.
-func hasEnded(pod *corev1.Pod) bool {
-	s := pod.Status
-	return pods.IsTerminal(pod) || pod.DeletionTimestamp != nil &&
-		!slices.ContainsFunc(slices.Concat(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses), mayRun)
-}
-
-func mayRun(s corev1.ContainerStatus) bool {
-	return s.State.Terminated == nil && s.State.Waiting == nil
+	return ok && oldOK && (pod.UID != old.UID || pods.HasEnded(pod) != pods.HasEnded(old) || isShutDown(pod) != isShutDown(old))
 }
 
 // isShutDown reports whether a pod's node has finished deleting it.
@@ -178,7 +167,7 @@ func blocks(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 
 // refers reports whether a pod that has not ended uses the claim.
 func refers(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
-	return !hasEnded(pod) && (names(pod, claim) || isMadeFor(pod, claim))
+	return !pods.HasEnded(pod) && (names(pod, claim) || isMadeFor(pod, claim))
 }
 
 // names reports whether a volume of the pod names the claim.

@@ -80,7 +80,8 @@ func lists() []client.ObjectList {
 		&corev1.ServiceList{}, &corev1.ReplicationControllerList{},
 		&corev1.EndpointsList{}, &corev1.ResourceQuotaList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{},
 		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &appsv1.DaemonSetList{}, &appsv1.StatefulSetList{}, &appsv1.ControllerRevisionList{},
-		&batchv1.JobList{}, &batchv1.CronJobList{}, &policyv1.PodDisruptionBudgetList{}, &discoveryv1.EndpointSliceList{}, &storagev1.VolumeAttributesClassList{}, &storagev1.StorageClassList{},
+		&batchv1.JobList{}, &batchv1.CronJobList{}, &policyv1.PodDisruptionBudgetList{}, &discoveryv1.EndpointSliceList{},
+		&storagev1.VolumeAttributesClassList{}, &storagev1.StorageClassList{}, &storagev1.VolumeAttachmentList{}, &storagev1.CSIDriverList{},
 		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceClaimTemplateList{},
 	}
 }

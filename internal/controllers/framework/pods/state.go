@@ -5,6 +5,7 @@ package pods
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,17 @@ import (
 // IsTerminal reports whether all containers of the pod have stopped and will not restart.
 func IsTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// HasEnded reports whether no container of the pod runs or will run.
+func HasEnded(pod *corev1.Pod) bool {
+	s := pod.Status
+	return IsTerminal(pod) || pod.DeletionTimestamp != nil &&
+		!slices.ContainsFunc(slices.Concat(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses), mayRun)
+}
+
+func mayRun(s corev1.ContainerStatus) bool {
+	return s.State.Terminated == nil && s.State.Waiting == nil
 }
 
 // IsActive reports whether the pod counts as a replica: it has not ended and is not being

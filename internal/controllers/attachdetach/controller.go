@@ -1,0 +1,146 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package attachdetach
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kindred-project/kindred/internal/controllers/framework/control"
+	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
+)
+
+const (
+	// Name is the controller's identity, and the source of its events.
+	Name = "attachdetach-controller"
+
+	// conflictDelay is the delay after a write that was based on a stale cache.
+	conflictDelay = 50 * time.Millisecond
+)
+
+type reconciler struct {
+	client client.Client
+	live   client.Reader
+	events record.EventRecorder
+	clock  clock.PassiveClock
+
+	// memory has what the API does not, by volume and node. Only the one worker uses it.
+	memory map[string]map[string]*seen
+}
+
+// seen is what the controller remembers of a place.
+type seen struct {
+	// attachment is the one that the rest is about, or "".
+	attachment types.UID
+	// deleted is true if it was deleted. The cache may show it as it was before.
+	deleted bool
+	// unneeded is the time since when it has no users.
+	unneeded time.Time
+	// told is the problem that was last reported to its users.
+	told string
+}
+
+func newReconciler(env control.Env) *reconciler {
+	return &reconciler{client: env.Client, live: env.Live, events: env.Events, clock: env.Clock, memory: map[string]map[string]*seen{}}
+}
+
+// Reconcile takes the next step for one volume.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	v := &corev1.PersistentVolume{}
+	if err := r.client.Get(ctx, req.NamespacedName, v, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			delete(r.memory, req.Name)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	attachable, err := r.isAttachable(ctx, v)
+	if !attachable || err != nil {
+		return ctrl.Result{}, err
+	}
+	places, err := r.places(ctx, v)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var after time.Duration
+	for i, d := range plan(v.Name, places, isExclusive(v), r.clock.Now()) {
+		if err = r.act(ctx, v, &places[i], d); err != nil {
+			break
+		}
+		after = control.SoonerOf(after, d.after)
+	}
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	}
+	return ctrl.Result{RequeueAfter: after}, owned.IgnoreStale(err)
+}
+
+// isAttachable reports whether a volume must be attached before it is mounted. A driver that is not
+// installed may require it.
+func (r *reconciler) isAttachable(ctx context.Context, v *corev1.PersistentVolume) (bool, error) {
+	if v.Spec.CSI == nil {
+		return false, nil
+	}
+	driver := &storagev1.CSIDriver{}
+	err := r.client.Get(ctx, client.ObjectKey{Name: v.Spec.CSI.Driver}, driver, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return driver.Spec.AttachRequired == nil || *driver.Spec.AttachRequired, err
+}
+
+// act carries out a decision.
+func (r *reconciler) act(ctx context.Context, v *corev1.PersistentVolume, p *place, d decision) error {
+	r.tell(p, d)
+	switch d.step {
+	case attach:
+		err := r.client.Create(ctx, newAttachment(v, p.node))
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	case list:
+		if err := r.setListed(ctx, v, p.node, true); err != nil {
+			return err
+		}
+		for _, user := range p.users {
+			r.events.Eventf(user, corev1.EventTypeNormal, "SuccessfulAttachVolume", "AttachVolume.Attach succeeded for volume %q ", v.Name)
+		}
+	case unlist:
+		return r.setListed(ctx, v, p.node, false)
+	case detach:
+		if err := r.setListed(ctx, v, p.node, false); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err := client.IgnoreNotFound(r.client.Delete(ctx, p.attachment, client.Preconditions{UID: &p.attachment.UID})); err != nil {
+			return err
+		}
+		p.memory.deleted = true
+	}
+	return nil
+}
+
+// tell records a problem as an event of the pods that wait, once.
+func (r *reconciler) tell(p *place, d decision) {
+	if d.problem == nil {
+		p.memory.told = ""
+		return
+	}
+	problem := d.problem(p.users[0])
+	if problem == p.memory.told {
+		return
+	}
+	p.memory.told = problem
+	for _, user := range p.users {
+		r.events.Event(user, corev1.EventTypeWarning, "FailedAttachVolume", d.problem(user))
+	}
+}
