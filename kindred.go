@@ -34,6 +34,8 @@ const (
 	// DefaultReserveDisk is how many bytes must stay free on the disk of the data directory.
 	// With less, writes are refused and /readyz fails.
 	DefaultReserveDisk = 256 << 20
+	// DefaultTerminatedPodGCThreshold is how many pods that have ended are kept, as upstream.
+	DefaultTerminatedPodGCThreshold = 12500
 )
 
 // Defaults of the history that the store keeps.
@@ -83,6 +85,9 @@ type Options struct {
 	// PodCIDR is the range of this node's pods; a free /24 of 10.244.0.0/16 if
 	// empty. ServiceCIDR is the range of ClusterIPs; 10.96.0.0/16 if empty.
 	PodCIDR, ServiceCIDR string
+	// TerminatedPodGCThreshold is how many pods that have ended are kept before the oldest are deleted;
+	// DefaultTerminatedPodGCThreshold if 0, and all if it is negative.
+	TerminatedPodGCThreshold int
 	// RuntimeConfig enables and disables versions and resources of the built-in API groups, as
 	// --runtime-config of upstream's API server: {"autoscaling/v1": "false"}.
 	RuntimeConfig map[string]string

@@ -41,6 +41,7 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 		Node:            !o.NoNode,
 		RuntimeEndpoint: o.ContainerRuntimeEndpoint,
 		SimulatedNodes:  o.SimulatedNodes,
+		TerminatedPods:  cmp.Or(o.TerminatedPodGCThreshold, DefaultTerminatedPodGCThreshold),
 		RuntimeConfig:   o.RuntimeConfig,
 		ReserveDisk:     o.ReserveDisk,
 		Version:         o.Version,

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -67,6 +68,8 @@ func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.BoolVar(&options.NoNode, "no-node", false, "do not run a node agent on this machine")
 	flags.StringVar(&options.NodeName, "node-name", "", "name of this machine's node (default the host name)")
 	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "CIDR of this node's pods (default a free /24 of 10.244.0.0/16)")
+	options.TerminatedPodGCThreshold = kindred.DefaultTerminatedPodGCThreshold
+	flags.Var((*podThreshold)(&options.TerminatedPodGCThreshold), "terminated-pod-gc-threshold", "how many pods that have ended are kept before the oldest are deleted; 0 keeps all")
 	flags.StringVar(&options.ServiceCIDR, "service-cidr", kindred.DefaultServiceCIDR, "CIDR of the ClusterIPs of Services")
 }
 
@@ -84,6 +87,26 @@ func addHistoryFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	options.HistorySize = kindred.DefaultHistorySize
 	flags.Var((*size)(&options.HistorySize), "history-size", "size of etcd's database above which past states are kept for a shorter time")
 	flags.DurationVar(&options.DeletionRecords, "deletion-records", kindred.DefaultDeletionRecords, "how long records of deletions are kept")
+}
+
+// podThreshold is a number of pods. On the command line 0 means all, as upstream; in Options 0 is the
+// default, and a negative number means all.
+type podThreshold int
+
+func (n *podThreshold) String() string { return strconv.Itoa(max(int(*n), 0)) }
+
+func (n *podThreshold) Type() string { return "int" }
+
+func (n *podThreshold) Set(text string) error {
+	number, err := strconv.Atoi(text)
+	if err != nil {
+		return errors.New("must be a number of pods")
+	}
+	if number <= 0 {
+		number = -1
+	}
+	*n = podThreshold(number)
+	return nil
 }
 
 // size is a number of bytes, as a quantity.

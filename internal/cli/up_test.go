@@ -52,6 +52,7 @@ func TestUpRefuses(t *testing.T) {
 		"--history-size much":                           "quantities must match",
 		"--deletion-records 59s":                        "--deletion-records is 59s, and must be at least 1m0s",
 		"--history-size 0":                              "must be greater than 0",
+		"--terminated-pod-gc-threshold many":            "must be a number of pods",
 	} {
 		_, errOut, code := run(t, append([]string{"up", "--data-dir", dir}, strings.Fields(flags)...)...)
 		if code != exitUsage || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {

@@ -48,6 +48,8 @@ type Config struct {
 	SimulatedNodes int
 	// ReserveDisk is how many bytes must stay free for writes to be accepted.
 	ReserveDisk uint64
+	// TerminatedPods is how many ended pods are kept; all if it is not positive.
+	TerminatedPods int
 	// RuntimeConfig enables and disables built-in API versions and resources.
 	RuntimeConfig map[string]string
 	// Authentication and Authorization configure services outside of the cluster.

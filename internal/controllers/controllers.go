@@ -45,6 +45,8 @@ type Options struct {
 	Sign certificates.Signer
 	// Token issues tokens of service accounts that are stored in Secrets.
 	Token serviceaccount.IssueToken
+	// TerminatedPods is how many ended pods are kept; all if it is not positive.
+	TerminatedPods int
 	// LocalPath are the nodes on which volumes of the default StorageClass are provisioned.
 	LocalPath localpath.Nodes
 }
@@ -79,7 +81,7 @@ func All(options Options) []control.Controller {
 		{Name: bootstraptoken.SignerName, Add: bootstraptoken.AddSigner},
 		{Name: bootstraptoken.CleanerName, Add: bootstraptoken.AddCleaner},
 		{Name: nodelifecycle.Name, Add: nodelifecycle.Add},
-		{Name: podgc.Name, Add: podgc.Add},
+		{Name: podgc.Name, Add: podgc.Add(options.TerminatedPods)},
 		{Name: resourceclaim.Name, Source: resourceclaim.Source, Add: resourceclaim.Add},
 		{Name: persistentvolume.BinderName, Source: persistentvolume.BinderSource, Add: persistentvolume.AddBinder},
 		{Name: persistentvolume.EphemeralName, Source: persistentvolume.EphemeralSource, Add: persistentvolume.AddEphemeral},

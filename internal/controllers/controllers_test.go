@@ -127,7 +127,7 @@ func TestDeploymentWithItsControllers(t *testing.T) {
 			w.Run(t,
 				control.Controller{Name: deployment.Name, Add: deployment.Add},
 				control.Controller{Name: replicaset.ReplicaSetName, Add: replicaset.AddReplicaSets},
-				control.Controller{Name: podgc.Name, Add: podgc.Add})
+				control.Controller{Name: podgc.Name, Add: podgc.Add(0)})
 			created := runPods(t, w)
 
 			start := time.Now()

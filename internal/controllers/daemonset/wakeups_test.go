@@ -61,7 +61,7 @@ func TestFitness(t *testing.T) {
 // TestWatches runs the controller under a manager: each relevant change wakes it.
 func TestWatches(t *testing.T) {
 	b := newBench(t, 1, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Finalizers = nil })
-	b.Run(t, control.Controller{Name: Name, Add: Add}, control.Controller{Name: podgc.Name, Add: podgc.Add})
+	b.Run(t, control.Controller{Name: Name, Add: Add}, control.Controller{Name: podgc.Name, Add: podgc.Add(0)})
 	on := func(want ...string) func() bool {
 		return func() bool {
 			var have []string

@@ -383,8 +383,22 @@ func TestFinishedJobsExpire(t *testing.T) {
 	if wait := look(); wait != 40*time.Second {
 		t.Errorf("after the extension: requeued after %v", wait)
 	}
-	b.Sync()
+	// It is extended again when it is about to be deleted.
 	b.Clock.Step(40 * time.Second)
+	b.Refuse = func(string, client.Object) error {
+		b.Refuse = nil
+		b.edit(func(spec *batchv1.JobSpec) { spec.TTLSecondsAfterFinished = ptr.To[int32](120) })
+		return nil
+	}
+	look()
+	b.Must(b.API.Get(ctx, key, job))
+	b.Sync()
+	// A clock that was set back keeps it.
+	b.Clock.SetTime(controltest.Start.Add(-time.Hour))
+	if wait := look(); wait != time.Hour+2*time.Minute {
+		t.Errorf("with the clock set back: requeued after %v", wait)
+	}
+	b.Clock.SetTime(controltest.Start.Add(2 * time.Minute))
 	look()
 	if err := b.API.Get(ctx, key, job); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("the Job was not deleted: %v", err)

@@ -54,12 +54,14 @@ func (x *expirer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if left, expires := timeToLive(fresh, x.clock.Now()); !expires || left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	err := x.client.Delete(ctx, fresh, client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &fresh.UID})
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	// The version protects an extension or a hold that is written at this moment. Its event requeues the Job.
+	err := x.client.Delete(ctx, fresh, client.PropagationPolicy(metav1.DeletePropagationForeground),
+		client.Preconditions{UID: &fresh.UID, ResourceVersion: &fresh.ResourceVersion})
+	return ctrl.Result{}, owned.IgnoreStale(err)
 }
 
 // timeToLive returns how long a finished Job is kept, and whether it expires. A Job on hold does
-// not expire.
+// not expire. If the clock was set back, the Job is kept for longer.
 func timeToLive(job *batchv1.Job, now time.Time) (left time.Duration, expires bool) {
 	end, ttl := jobs.Finished(job), job.Spec.TTLSecondsAfterFinished
 	if end == nil || ttl == nil || job.DeletionTimestamp != nil || owned.IsHeld(job) || end.LastTransitionTime.IsZero() {

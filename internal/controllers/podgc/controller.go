@@ -5,6 +5,7 @@ package podgc
 
 import (
 	"context"
+	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,16 +37,19 @@ const (
 	// quarantine is the time that a node must be missing before its pods are deleted: the
 	// cache may not have the node yet.
 	quarantine = 40 * time.Second
-	// threshold is how many ended pods are kept.
-	threshold = 12500
 )
 
 // everything is the one request of this controller.
 var everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
 
-// Add registers the controller. It runs at the start and periodically, and watches nodes for
-// deletion and for the out-of-service taint.
-func Add(env control.Env) error {
+// Add returns the function that registers the controller, which keeps threshold ended pods, or all
+// if threshold is not positive. It runs at the start and periodically, and watches nodes for deletion
+// and for the out-of-service taint.
+func Add(threshold int) func(control.Env) error {
+	return func(env control.Env) error { return add(env, threshold) }
+}
+
+func add(env control.Env, threshold int) error {
 	wake := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{everything} }
 	atStart := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(everything)
@@ -56,7 +60,7 @@ func Add(env control.Env) error {
 		WithOptions(env.Options(1)).
 		WatchesRawSource(atStart).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(wake), builder.WithPredicates(nodeTrouble())).
-		Complete(newReconciler(env))
+		Complete(newReconciler(env, threshold))
 }
 
 // nodeTrouble passes deletions of nodes, and updates of nodes that are out of service.
@@ -76,13 +80,18 @@ type reconciler struct {
 	client client.Client
 	live   client.Reader
 	clock  clock.PassiveClock
+	// threshold is how many ended pods are kept.
+	threshold int
 	// missing holds since when a node of pods is not in the cache. There is one worker,
 	// so it needs no lock.
 	missing map[string]time.Time
 }
 
-func newReconciler(env control.Env) *reconciler {
-	return &reconciler{client: env.Client, live: env.Live, clock: env.Clock, missing: map[string]time.Time{}}
+func newReconciler(env control.Env, threshold int) *reconciler {
+	if threshold <= 0 {
+		threshold = math.MaxInt
+	}
+	return &reconciler{client: env.Client, live: env.Live, clock: env.Clock, threshold: threshold, missing: map[string]time.Time{}}
 }
 
 // Reconcile checks all pods and deletes the garbage.
@@ -99,7 +108,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	for i := range nodeList.Items {
 		nodes[nodeList.Items[i].Name] = &nodeList.Items[i]
 	}
-	victims := garbage(all, nodes, r.lost(ctx, all, nodes), threshold)
+	victims := garbage(all, nodes, r.lost(ctx, all, nodes), r.threshold)
 	_, err = pods.Parallel(len(victims), func(i int) error { return r.remove(ctx, victims[i]) })
 	if err != nil {
 		return ctrl.Result{}, err

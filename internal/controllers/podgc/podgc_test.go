@@ -104,7 +104,7 @@ type bench struct {
 
 func newBench(t *testing.T, objs ...client.Object) bench {
 	w := controltest.New(t, objs...)
-	return bench{w, newReconciler(w.Env())}
+	return bench{w, newReconciler(w.Env(), 0)}
 }
 
 func (b bench) find(name string) *corev1.Pod {
@@ -137,6 +137,23 @@ func TestPodsOfALostNode(t *testing.T) {
 	c := pods.Condition(pod, corev1.DisruptionTarget)
 	if c == nil || c.Status != corev1.ConditionTrue || c.Reason != "DeletionByPodGC" || c.Message != "PodGC: node no longer exists" {
 		t.Errorf("condition %+v", c)
+	}
+}
+
+func TestThreshold(t *testing.T) {
+	for threshold, want := range map[int]int{-1: 4, 0: 4, 1: 1, 3: 3, 9: 4} {
+		var objs []client.Object
+		for i := range 4 {
+			objs = append(objs, newPod(fmt.Sprint("done", i), "here", corev1.PodSucceeded))
+		}
+		b := newBench(t, append(objs, newNode("here", corev1.ConditionTrue), newPod("runs", "here", corev1.PodRunning))...)
+		b.reconciler = newReconciler(b.Env(), threshold)
+		b.run(t)
+		kept := &corev1.PodList{}
+		b.Must(b.API.List(ctx, kept))
+		if got := len(kept.Items) - 1; got != want || b.find("runs") == nil {
+			t.Errorf("threshold %d: %d ended pods are kept, want %d", threshold, got, want)
+		}
 	}
 }
 

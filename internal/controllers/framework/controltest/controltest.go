@@ -236,13 +236,13 @@ func (w *World) patch(ctx context.Context, c client.WithWatch, obj client.Object
 
 func (w *World) delete(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 	options := (&client.DeleteOptions{}).ApplyOptions(opts)
-	if p := options.Preconditions; p != nil && p.UID != nil {
+	if p := options.Preconditions; p != nil {
 		current := obj.DeepCopyObject().(client.Object)
 		if err := c.Get(ctx, client.ObjectKeyFromObject(obj), current); err != nil {
 			return err
 		}
-		if current.GetUID() != *p.UID {
-			return apierrors.NewConflict(schema.GroupResource{}, obj.GetName(), fmt.Errorf("uid is %s", current.GetUID()))
+		if p.UID != nil && current.GetUID() != *p.UID || p.ResourceVersion != nil && current.GetResourceVersion() != *p.ResourceVersion {
+			return apierrors.NewConflict(schema.GroupResource{}, obj.GetName(), fmt.Errorf("uid is %s, version %s", current.GetUID(), current.GetResourceVersion()))
 		}
 	}
 	return c.Delete(ctx, obj, opts...)
