@@ -170,6 +170,11 @@ func (s *Server) Informers() informers.SharedInformerFactory { return s.informer
 // StartInformers starts the informers that do not run yet. They stop with the server.
 func (s *Server) StartInformers() { s.informers.Start(s.lifetime.Done()) }
 
+// Serves reports whether a built-in resource is enabled.
+func (s *Server) Serves(resource schema.GroupVersionResource) bool {
+	return s.installed.Has(resource.GroupVersion()) && s.enabled.ResourceEnabled(resource)
+}
+
 // Busy reports whether clients other than the cluster's own parts are making requests.
 func (s *Server) Busy() bool { return s.traffic.isBusy() }
 

@@ -59,6 +59,9 @@ func (c *Cluster) addControllers(mgr manager.Manager) error {
 	}
 	options := controllers.Options{CA: c.keys.Cluster.CertPEM, Sign: c.keys.Cluster.Sign, Token: tokens.LegacyToken, TerminatedPods: c.config.TerminatedPods, LocalPath: c.config.volumeNodes()}
 	for _, controller := range controllers.All(options) {
+		if !controller.Needs.Empty() && !c.server.Serves(controller.Needs) {
+			continue
+		}
 		as := serviceAccountUser(controller.Name)
 		if controller.Root {
 			as = controllerUser
@@ -96,7 +99,7 @@ func (c *Cluster) environment(mgr manager.Manager, as identity, source string) (
 	if err != nil {
 		return control.Env{}, err
 	}
-	return control.Env{Manager: mgr, Client: writer, Live: live, Discovery: served, Events: events, Clock: c.config.Clock, Starts: &c.controllerStarts}, nil
+	return control.Env{Manager: mgr, Client: writer, Live: live, Config: configFor(c.server, as), Discovery: served, Events: events, Clock: c.config.Clock, Starts: &c.controllerStarts}, nil
 }
 
 // jsonApply requests JSON responses to server-side apply, because controller-runtime decodes only

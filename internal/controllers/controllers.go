@@ -24,6 +24,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/namespace"
 	"github.com/kindred-project/kindred/internal/controllers/nodelifecycle"
 	"github.com/kindred-project/kindred/internal/controllers/persistentvolume"
+	"github.com/kindred-project/kindred/internal/controllers/podautoscaler"
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
 	"github.com/kindred-project/kindred/internal/controllers/policystatus"
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
@@ -67,6 +68,7 @@ func All(options Options) []control.Controller {
 		{Name: job.TTLName, Add: job.AddTTL},
 		{Name: cronjob.Name, Add: cronjob.Add},
 		{Name: disruption.Name, Source: disruption.Source, Add: disruption.Add},
+		{Name: podautoscaler.Name, Needs: podautoscaler.Resource, Add: podautoscaler.Add},
 		{Name: endpointslice.Name, Add: endpointslice.Add},
 		{Name: endpoints.Name, Add: endpoints.Add},
 		{Name: servicecidr.Name, Add: servicecidr.Add},

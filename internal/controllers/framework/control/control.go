@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -32,6 +34,9 @@ type Controller struct {
 	Name string
 	// Source is the source of its events, if it differs from Name.
 	Source string
+	// Needs is a resource without which the controller is not started, if the API can be configured not
+	// to serve it.
+	Needs schema.GroupVersionResource
 	// Root controllers act as the controller manager itself: the controller that issues
 	// the tokens of service accounts cannot depend on one.
 	Root bool
@@ -50,6 +55,8 @@ type Env struct {
 	// Live reads from the API, for the few decisions that must not use a stale cache
 	// (the recheck of the ControllerRef rules before adoption).
 	Live client.Reader
+	// Config configures clients of other kinds that act as the controller, such as a scale client.
+	Config *rest.Config
 	// Discovery lists the resources that the API serves now.
 	Discovery discovery.DiscoveryInterface
 	// Events records core/v1 events whose source is the controller.

@@ -1,0 +1,155 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// autoscaling takes some passes of the controller, 15 seconds each, and metrics of new pods need two
+// samples.
+const autoscaling = 4 * time.Minute
+
+// scaledTo waits until an object has a number of replicas in its spec.
+func (s *session) scaledTo(replicas int, object string) {
+	s.Helper()
+	s.within(autoscaling, fmt.Sprintf("%s has %d replicas", object, replicas), func() error {
+		if got := s.jsonpath("{.spec.replicas}", object); got != fmt.Sprint(replicas) {
+			return fmt.Errorf("it has %s; %s", got, s.kubectl("get", "horizontalpodautoscalers"))
+		}
+		return nil
+	})
+}
+
+// busyDeployment is a Deployment of pods that request 100m of CPU, and use 90m on a simulated node.
+func busyDeployment(name string) string {
+	return fmt.Sprintf(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s}
+spec:
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata:
+      labels: {app: %[1]s}
+      annotations: {kindred.dev/simulated-cpu: 90m, kindred.dev/simulated-memory: 64Mi}
+    spec:
+      containers:
+      - {name: app, image: any, resources: {requests: {cpu: 100m}}}
+`, name)
+}
+
+// TestAutoscaling: autoscalers add and remove replicas by what simulated pods say that they use. Targets
+// are a Deployment, once with autoscaling/v2 and once with v1, and a custom resource.
+func TestAutoscaling(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, ownCluster(t, "--no-node", "--simulated-nodes", "3"))
+	s.apply(busyDeployment("web") + "---" + busyDeployment("old"))
+	s.kubectl("autoscale", "deployment", "web", "--cpu=50%", "--max=6")
+	s.kubectl("patch", "hpa", "web", "-p", `{"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":0}}}}`)
+	s.apply(`
+apiVersion: autoscaling/v1
+kind: HorizontalPodAutoscaler
+metadata: {name: old}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: old}
+  maxReplicas: 3
+  targetCPUUtilizationPercentage: 50
+`)
+	s.apply(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.autoscaling.example.com}
+spec:
+  group: autoscaling.example.com
+  names: {kind: Widget, plural: widgets}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+    subresources:
+      status: {}
+      scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}
+`)
+	s.kubectl("wait", "--for=condition=Established", "crd/widgets.autoscaling.example.com")
+	// The pods of the Widget are one that another controller could have created.
+	s.apply(`
+apiVersion: v1
+kind: Pod
+metadata: {name: widget, labels: {app: widget}, annotations: {kindred.dev/simulated-cpu.app: 30m}}
+spec: {containers: [{name: app, image: any}, {name: side, image: any}]}
+---
+apiVersion: autoscaling.example.com/v1
+kind: Widget
+metadata: {name: w}
+spec: {replicas: 1}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: widget}
+spec:
+  scaleTargetRef: {apiVersion: autoscaling.example.com/v1, kind: Widget, name: w}
+  maxReplicas: 10
+  metrics:
+  - type: ContainerResource
+    containerResource: {name: cpu, container: app, target: {type: AverageValue, averageValue: 10m}}
+`)
+	s.kubectl("patch", "widget", "w", "--subresource=status", "--type=merge", "-p", `{"status":{"replicas":1,"selector":"app=widget"}}`)
+
+	s.scaledTo(6, "deployment/web")
+	s.scaledTo(3, "deployment/old")
+	// 30m by 10m are three for each pod. There is one, however many replicas the Widget wants.
+	s.scaledTo(3, "widget/w")
+	s.within(autoscaling, "kubectl top shows all pods", func() error {
+		out := s.kubectl("top", "pods", "-l", "app=web", "--no-headers")
+		if strings.Count(out, " 90m ") != 6 || strings.Count(out, " 64Mi") != 6 {
+			return fmt.Errorf("kubectl top pods: %s", out)
+		}
+		return nil
+	})
+	if out := s.kubectl("top", "nodes", "--no-headers"); strings.Count(out, "sim-") != 3 {
+		t.Errorf("kubectl top nodes: %s", out)
+	}
+	s.contains(s.kubectl("top", "pod", "widget", "--containers", "--no-headers"), "app ", " 30m ", "side ", " 0m ")
+	s.contains(s.kubectl("describe", "hpa", "web"), "ScaledToZero", "TooManyReplicas", "New size: 4; reason: cpu resource utilization (percentage of request) above target")
+	s.contains(s.jsonpath("{.status.currentCPUUtilizationPercentage}", "horizontalpodautoscalers.v1.autoscaling", "old"), "90")
+
+	s.kubectl("annotate", "pods", "--selector=app=web", "--overwrite", "kindred.dev/simulated-cpu=10m")
+	s.scaledTo(2, "deployment/web") // 60m by 50m
+	s.contains(s.kubectl("get", "events", "--field-selector=reason=SuccessfulRescale"), "reason: All metrics below target")
+}
+
+// TestMetricsOfRealPods: kubectl top shows the CPU and the memory of a real pod.
+func TestMetricsOfRealPods(t *testing.T) {
+	s := withNode(t)
+	s.apply(`
+apiVersion: v1
+kind: Pod
+metadata: {name: busy}
+spec:
+  containers:
+  - {name: loop, image: ` + image + `, command: [sh, -c, "while :; do :; done"], resources: {limits: {cpu: 200m, memory: 32Mi}}}
+  - {name: idle, image: ` + image + `, command: [sleep, "3600"]}
+`)
+	s.ready("busy")
+	s.within(2*time.Minute, "kubectl top shows the pod", func() error {
+		var cpu, memory int
+		out := s.try("top", "pod", "busy", "--no-headers").out
+		if _, err := fmt.Sscanf(out, "busy %dm %dMi", &cpu, &memory); err != nil {
+			return fmt.Errorf("%q: %w", out, err)
+		}
+		// Limited to 200m, of which a busy machine may give less.
+		if cpu < 50 || cpu > 250 || memory > 32 {
+			return fmt.Errorf("it uses %dm and %dMi", cpu, memory)
+		}
+		return nil
+	})
+	s.contains(s.kubectl("top", "pod", "busy", "--containers", "--no-headers"), "loop ", "idle ")
+	s.contains(s.kubectl("top", "nodes", "--no-headers"), "%")
+}
