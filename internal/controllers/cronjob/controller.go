@@ -9,8 +9,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -80,17 +78,10 @@ func newReconciler(env control.Env, jobsSeen, cronsSeen func() string) *reconcil
 // Reconcile takes the next step for one CronJob.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cached := &batchv1.CronJob{}
-	if err := r.client.Get(ctx, req.NamespacedName, cached); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.forget(req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if ok, err := owned.Fetch(ctx, r.client, req, cached, r.jobs.Forget, r.crons.Forget, r.notices.Forget); !ok {
+		return ctrl.Result{}, err
 	}
-	cron := r.crons.Newest(cached)
-	if owned.IsHeld(cron) {
-		return ctrl.Result{}, nil
-	}
-	wait, err := r.step(ctx, cron)
+	wait, err := r.step(ctx, r.crons.Newest(cached))
 	if err = owned.IgnoreStale(err); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -155,10 +146,4 @@ func (r *reconciler) report(ctx context.Context, cron *batchv1.CronJob, status b
 	}
 	r.crons.Wrote(updated, updated)
 	return updated, nil
-}
-
-func (r *reconciler) forget(key types.NamespacedName) {
-	r.jobs.Forget(key)
-	r.crons.Forget(key)
-	r.notices.Forget(key)
 }

@@ -117,16 +117,12 @@ func newReconciler(env control.Env, podsSeen, revisionsSeen func() string) *reco
 // Reconcile takes the next step for one DaemonSet.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ds := &appsv1.DaemonSet{}
-	if err := r.client.Get(ctx, req.NamespacedName, ds); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.ledger.Forget(req.NamespacedName)
-			r.revisions.Ledger.Forget(req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if ok, err := owned.Fetch(ctx, r.client, req, ds, r.ledger.Forget, r.revisions.Ledger.Forget); !ok {
+		return ctrl.Result{}, err
 	}
 	// The garbage collector may delete the revisions of a DaemonSet before its pods.
 	// Without the revisions, nothing can be decided about the pods.
-	if ds.DeletionTimestamp != nil || owned.IsHeld(ds) {
+	if ds.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
 	if apiequality.Semantic.DeepEqual(ds.Spec.Selector, &metav1.LabelSelector{}) {

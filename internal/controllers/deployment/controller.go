@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -88,14 +87,8 @@ func newReconciler(env control.Env, seen func() string) *reconciler {
 // Reconcile takes one Deployment one step further.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cached := &appsv1.Deployment{}
-	if err := r.client.Get(ctx, req.NamespacedName, cached); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.ledger.Forget(req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if owned.IsHeld(cached) {
-		return ctrl.Result{}, nil
+	if ok, err := owned.Fetch(ctx, r.client, req, cached, r.ledger.Forget); !ok {
+		return ctrl.Result{}, err
 	}
 	d := cached.DeepCopy()
 	if apiequality.Semantic.DeepEqual(d.Spec.Selector, &metav1.LabelSelector{}) {

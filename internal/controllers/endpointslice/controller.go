@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/endpointslice"
@@ -86,15 +85,12 @@ func newReconciler(env control.Env, seen func() string) *reconciler {
 // Reconcile brings the slices of one Service up to date.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	service := &corev1.Service{}
-	if err := r.client.Get(ctx, req.NamespacedName, service); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.forget(req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if ok, err := owned.Fetch(ctx, r.client, req, service, r.forget); !ok {
+		return ctrl.Result{}, err
 	}
 	// The endpoints of a Service without selector are managed by users; an ExternalName
 	// has none. The garbage collector deletes the slices of a deleted Service.
-	if !backends.Selects(service) || service.DeletionTimestamp != nil || owned.IsHeld(service) {
+	if !backends.Selects(service) || service.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
 	selected, err := pods.List(ctx, r.client, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector), client.UnsafeDisableDeepCopy)

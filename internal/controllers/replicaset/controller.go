@@ -79,14 +79,8 @@ func newReconciler[O any, P object[O]](env control.Env, of kind[O, P], seen func
 // object, and decides from its view.
 func (r *reconciler[O, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	obj := P(new(O))
-	if err := r.client.Get(ctx, req.NamespacedName, obj); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.ledger.Forget(req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if owned.IsHeld(obj) {
-		return ctrl.Result{}, nil
+	if ok, err := owned.Fetch(ctx, r.client, req, obj, r.ledger.Forget); !ok {
+		return ctrl.Result{}, err
 	}
 	rs := r.kind.view(obj)
 	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)

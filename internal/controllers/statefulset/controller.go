@@ -104,15 +104,8 @@ func newReconciler(env control.Env, podsSeen, revisionsSeen func() string) *reco
 // Reconcile takes the next step for one StatefulSet.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	set := &appsv1.StatefulSet{}
-	if err := r.client.Get(ctx, req.NamespacedName, set); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.ledger.Forget(req.NamespacedName)
-			r.revisions.Ledger.Forget(req.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if owned.IsHeld(set) {
-		return ctrl.Result{}, nil
+	if ok, err := owned.Fetch(ctx, r.client, req, set, r.ledger.Forget, r.revisions.Ledger.Forget); !ok {
+		return ctrl.Result{}, err
 	}
 	after, err := r.step(ctx, set)
 	if err = owned.IgnoreStale(err); err != nil {
