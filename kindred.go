@@ -82,6 +82,10 @@ type Options struct {
 	NoNode bool
 	// NodeName is the name of this machine's node; the host name if empty.
 	NodeName string
+	// KubeletDir is where CSI drivers expect the kubelet's directory, usually /var/lib/kubelet. It
+	// becomes a link to the node agent's directory. If empty, drivers must be given the directory
+	// node in DataDir.
+	KubeletDir string
 	// PodCIDR is the range of this node's pods; a free /24 of 10.244.0.0/16 if
 	// empty. ServiceCIDR is the range of ClusterIPs; 10.96.0.0/16 if empty.
 	PodCIDR, ServiceCIDR string

@@ -187,6 +187,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		"reload, no file":     {DataDir: "x", EncryptionProviderConfigAutomaticReload: true},
 		"unknown API version": {DataDir: "x", RuntimeConfig: map[string]string{"apps/v1beta1": "true"}},
 		"needed API version":  {DataDir: "x", RuntimeConfig: map[string]string{"apps/v1": "false"}},
+		"kubelet, no node":    {DataDir: "x", KubeletDir: "/var/lib/kubelet", NoNode: true},
+		"kubelet directory":   {DataDir: "x", KubeletDir: "kubelet"},
 		"runtime, no node":    {DataDir: "x", ContainerRuntimeEndpoint: "unix:///run/cri.sock", NoNode: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -40,6 +41,7 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 		Port:            o.SecurePort,
 		Node:            !o.NoNode,
 		RuntimeEndpoint: o.ContainerRuntimeEndpoint,
+		KubeletDir:      o.KubeletDir,
 		SimulatedNodes:  o.SimulatedNodes,
 		TerminatedPods:  cmp.Or(o.TerminatedPodGCThreshold, DefaultTerminatedPodGCThreshold),
 		RuntimeConfig:   o.RuntimeConfig,
@@ -127,6 +129,10 @@ func (o Options) checkEndpoints() error {
 		return invalid("certificates for etcd are given, but no etcd servers")
 	case (o.EtcdCertFile == "") != (o.EtcdKeyFile == ""):
 		return invalid("a client certificate for etcd takes a certificate and its key, and only one of them is given")
+	case o.KubeletDir != "" && o.NoNode:
+		return invalid("a kubelet directory is given, but this machine is to be no node")
+	case o.KubeletDir != "" && !filepath.IsAbs(o.KubeletDir):
+		return invalid("kubelet directory %q is not an absolute path", o.KubeletDir)
 	case o.ContainerRuntimeEndpoint != "" && o.NoNode:
 		return invalid("a container runtime is given, but this machine is to be no node")
 	case o.ContainerRuntimeEndpoint != "" && !strings.HasPrefix(o.ContainerRuntimeEndpoint, "unix:///"):

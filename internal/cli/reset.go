@@ -52,11 +52,23 @@ func reset(cmd *cobra.Command, layout datadir.Layout) error {
 	if err := stopContainers(cmd.Context(), layout); err != nil {
 		return errors.Join(fmt.Errorf("nothing was removed, because not all containers could be stopped: %w", err), lock.Release())
 	}
+	if err := unlink(layout); err != nil {
+		return errors.Join(err, lock.Release())
+	}
 	if err := errors.Join(os.RemoveAll(layout.Run()), lock.Remove()); err != nil {
 		return errors.Join(err, lock.Release())
 	}
 	printf(cmd, "removed the cluster in %s\n", layout.Root)
 	return nil
+}
+
+// unlink removes the link to the node's directory that --kubelet-dir made.
+func unlink(layout datadir.Layout) error {
+	instance, _, err := layout.ReadInstance()
+	if err != nil || instance.KubeletDir == "" {
+		return err
+	}
+	return layout.UnlinkNode(instance.KubeletDir)
 }
 
 // stopContainers stops the cluster's pods in an external runtime, if it used one, and the private

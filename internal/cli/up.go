@@ -67,6 +67,7 @@ func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.IntVar(&options.SimulatedNodes, "simulated-nodes", 0, "number of simulated nodes")
 	flags.BoolVar(&options.NoNode, "no-node", false, "do not run a node agent on this machine")
 	flags.StringVar(&options.NodeName, "node-name", "", "name of this machine's node (default the host name)")
+	flags.StringVar(&options.KubeletDir, "kubelet-dir", "", "where CSI drivers expect the kubelet's directory, usually /var/lib/kubelet: becomes a link to this node's directory")
 	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "CIDR of this node's pods (default a free /24 of 10.244.0.0/16)")
 	options.TerminatedPodGCThreshold = kindred.DefaultTerminatedPodGCThreshold
 	flags.Var((*podThreshold)(&options.TerminatedPodGCThreshold), "terminated-pod-gc-threshold", "how many pods that have ended are kept before the oldest are deleted; 0 keeps all")

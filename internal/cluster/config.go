@@ -41,6 +41,9 @@ type Config struct {
 	// Node is set if this machine is a node; NodeName is the node's name.
 	Node     bool
 	NodeName string
+	// KubeletDir is a link to the node agent's directory that the agent uses as its root; empty means
+	// none.
+	KubeletDir string
 	// RuntimeEndpoint is the CRI endpoint of the user's container runtime; empty means a private
 	// containerd.
 	RuntimeEndpoint string

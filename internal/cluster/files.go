@@ -67,6 +67,7 @@ func (c *Cluster) writeInstance() error {
 	}
 	if c.machine != nil {
 		instance.NodeName, instance.ContainerRuntime = c.config.NodeName, c.machine.endpoint
+		instance.KubeletDir = c.config.KubeletDir
 	}
 	return c.config.Dir.WriteInstance(instance)
 }

@@ -194,11 +194,15 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
+	root, err := c.nodeRoot()
+	if err != nil {
+		return err
+	}
 	agent, err := node.New(node.Options{
 		Name:         c.config.NodeName,
 		Client:       client,
 		Endpoint:     m.endpoint,
-		RootDir:      c.config.Dir.Node(),
+		RootDir:      root,
 		LoopFiles:    c.config.Dir.Volumes(),
 		Owner:        m.names.ID,
 		CgroupParent: m.names.PodCgroup,
@@ -227,6 +231,14 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 	}
 	steps.done("node " + c.config.NodeName)
 	return nil
+}
+
+// nodeRoot returns the root directory of the node's agent.
+func (c *Cluster) nodeRoot() (string, error) {
+	if c.config.KubeletDir == "" {
+		return c.config.Dir.Node(), nil
+	}
+	return c.config.KubeletDir, c.config.Dir.LinkNode(c.config.KubeletDir)
 }
 
 // awaitNode waits until the Node object is ready. After a while it notifies the user of the

@@ -31,6 +31,8 @@ type Instance struct {
 	NodeName string `json:"nodeName,omitempty"`
 	// ContainerRuntime is the CRI endpoint of that node.
 	ContainerRuntime string `json:"containerRuntime,omitempty"`
+	// KubeletDir is a link to that node's directory, if there is one.
+	KubeletDir string `json:"kubeletDir,omitempty"`
 	// SimulatedNodes is how many simulated nodes run beside it.
 	SimulatedNodes int `json:"simulatedNodes,omitempty"`
 }

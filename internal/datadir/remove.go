@@ -9,6 +9,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/kindred-project/kindred/internal/loop"
 	"github.com/kindred-project/kindred/internal/mounts"
 )
 
@@ -21,6 +22,10 @@ func (k *Lock) Remove() error {
 	l := k.layout
 	// Volumes may still be mounted, of pods that were deleted or whose agent does not run.
 	if err := mounts.DetachBelow(l.Root); err != nil {
+		return l.wrap(err)
+	}
+	// So may files of block volumes be attached.
+	if err := loop.DetachBelow(l.Root); err != nil {
 		return l.wrap(err)
 	}
 	entries, err := os.ReadDir(l.Root)

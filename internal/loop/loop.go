@@ -115,21 +115,47 @@ func Find(file string) (device string, err error) {
 	if err != nil {
 		return "", err
 	}
-	matches, err := filepath.Glob(filepath.Join(sysfs, "loop*"))
-	if err != nil {
+	found, err := attached(func(backing string) bool { return backing == real })
+	if err != nil || len(found) == 0 {
 		return "", err
 	}
-	for _, match := range matches {
-		device := filepath.Join(devices, filepath.Base(match))
+	return found[0], nil
+}
+
+// DetachBelow detaches the loop devices of all files below a directory, before the directory is removed.
+func DetachBelow(dir string) error {
+	real, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	found, err := attached(func(backing string) bool { return strings.HasPrefix(backing, real+"/") })
+	for _, device := range found {
+		err = errors.Join(err, Detach(device))
+	}
+	return err
+}
+
+// attached returns the loop devices whose files match.
+func attached(matches func(backing string) bool) ([]string, error) {
+	names, err := filepath.Glob(filepath.Join(sysfs, "loop*"))
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, name := range names {
+		device := filepath.Join(devices, filepath.Base(name))
 		backing, err := BackingFile(device)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		if backing == real {
-			return device, nil
+		if backing != "" && matches(backing) {
+			found = append(found, device)
 		}
 	}
-	return "", nil
+	return found, nil
 }
 
 // kernelName returns the kernel's name of a file: without symlinks, and marked if it is deleted.

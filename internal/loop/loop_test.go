@@ -32,7 +32,7 @@ func backing(t *testing.T, size int64) string {
 	return file
 }
 
-func attached(t *testing.T, file string) string {
+func attach(t *testing.T, file string) string {
 	t.Helper()
 	device, err := Attach(file)
 	if err != nil {
@@ -46,15 +46,15 @@ func TestAttachIsIdempotent(t *testing.T) {
 	if device, err := Find(file); device != "" || err != nil {
 		t.Fatalf("before: %q, %v", device, err)
 	}
-	device := attached(t, file)
-	if again := attached(t, file); again != device {
+	device := attach(t, file)
+	if again := attach(t, file); again != device {
 		t.Errorf("attached twice: %s and %s", device, again)
 	}
 	link := file + "-link"
 	if err := os.Symlink(file, link); err != nil {
 		t.Fatal(err)
 	}
-	if again := attached(t, link); again != device {
+	if again := attach(t, link); again != device {
 		t.Errorf("through a link: %s, want %s", again, device)
 	}
 	if err := Detach(device); err != nil {
@@ -85,7 +85,7 @@ func TestAttachTogether(t *testing.T) {
 
 func TestDataGoesToTheFile(t *testing.T) {
 	file := backing(t, 1<<20)
-	device := attached(t, file)
+	device := attach(t, file)
 	node, err := os.OpenFile(device, os.O_RDWR|os.O_SYNC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -101,11 +101,11 @@ func TestDataGoesToTheFile(t *testing.T) {
 
 func TestGrows(t *testing.T) {
 	file := backing(t, 1<<20)
-	device := attached(t, file)
+	device := attach(t, file)
 	if err := os.Truncate(file, 2<<20); err != nil {
 		t.Fatal(err)
 	}
-	attached(t, file)
+	attach(t, file)
 	node, err := os.Open(device)
 	if err != nil {
 		t.Fatal(err)
@@ -119,5 +119,23 @@ func TestGrows(t *testing.T) {
 func TestAttachMissingFile(t *testing.T) {
 	if _, err := Attach(filepath.Join(t.TempDir(), "none")); !os.IsNotExist(err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestDetachBelow(t *testing.T) {
+	file, other := backing(t, 1<<20), backing(t, 1<<20)
+	attach(t, file)
+	device := attach(t, other)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := DetachBelow(filepath.Dir(file)); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := Find(file); left != "" || err != nil {
+		t.Errorf("still attached to %q, %v", left, err)
+	}
+	if left, err := Find(other); left != device || err != nil {
+		t.Errorf("another directory's file: %q, %v", left, err)
 	}
 }

@@ -276,3 +276,18 @@ func TestNFSNeedsItsHelper(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
+
+// TestClaimOfRunningPod: a claim that disappears does not fail the volumes of a pod that has it mounted.
+func TestClaimOfRunningPod(t *testing.T) {
+	f := newFixture(t)
+	f.claimed(t, v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: t.TempDir()}})
+	pod := podWith(claimVolume("v", false), configMapVolume("c", "c"))
+	f.prepared(t, pod)
+	if err := f.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), "ns", "data"); err != nil {
+		t.Fatal(err)
+	}
+	f.api.set("c", map[string]string{"one": "new"})
+	f.prepared(t, pod)
+	expectFile(t, filepath.Join(f.at(t, pod, "c"), "one"), "new")
+	f.at(t, pod, "v")
+}

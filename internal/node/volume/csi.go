@@ -104,9 +104,7 @@ func (m *Manager) refer(ctx context.Context, pod *v1.Pod, spec *v1.Volume) error
 		return nil
 	}
 	if m.csi == nil {
-		return unsupported(v.Name, struct {
-			CSI string `json:"csi"`
-		}{})
+		return unsupported(v.Name, v1.VolumeSource{CSI: &v1.CSIVolumeSource{}})
 	}
 	err := m.csi.Refer(ctx, v)
 	if v.PV != nil && (bound{pv: v.PV}).isBlock() {

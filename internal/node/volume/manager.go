@@ -18,6 +18,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 	mountutils "k8s.io/mount-utils"
 	"k8s.io/utils/clock"
 	utilexec "k8s.io/utils/exec"
@@ -182,13 +183,24 @@ func (m *Manager) resolveAll(ctx context.Context, pod *v1.Pod, failed *failures)
 		if !mounted[spec.Name] && !mapped[spec.Name] {
 			continue
 		}
-		if err := m.resolveOne(ctx, pod, spec); err != nil {
+		err := m.resolveOne(ctx, pod, spec)
+		if m.isMountedAlready(pod, err) {
+			klog.FromContext(ctx).Error(err, "Cannot read the claim of a volume in use", "pod", klog.KObj(pod), "volume", spec.Name)
+			continue
+		}
+		if err != nil {
 			failed.add(spec.Name, m.eventName(pod, spec), err)
 			continue
 		}
 		resolved = append(resolved, spec)
 	}
 	return resolved
+}
+
+// isMountedAlready reports whether an error is only that the claim of a running pod cannot be read now. The pod
+// keeps the volume, whatever happens to the claim.
+func (m *Manager) isMountedAlready(pod *v1.Pod, err error) bool {
+	return errors.As(err, &unresolved{}) && m.state(pod.UID).pod != nil
 }
 
 // resolveOne resolves a claim, checks that the pod may use the volume on this node, and refers to it.

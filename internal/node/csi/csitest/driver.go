@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/moby/sys/mountinfo"
@@ -50,50 +49,30 @@ type Driver struct {
 	server     *grpc.Server
 }
 
-// New returns a driver that stages volumes, and serves it until the test ends.
-func New(t *testing.T, name string) *Driver {
-	t.Helper()
-	dir := t.TempDir()
-	d := &Driver{
-		Name: name, Endpoint: filepath.Join(dir, "csi.sock"), Data: filepath.Join(dir, "data"),
+// NewDriver returns a driver that stages volumes, whose directories are in data.
+func NewDriver(name, endpoint, data string) *Driver {
+	return &Driver{
+		Name: name, Endpoint: endpoint, Data: data,
 		Info:         &csi.NodeGetInfoResponse{NodeId: "node-id"},
 		Capabilities: []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME},
 		staged:       map[string]string{}, published: map[string]map[string]bool{},
 	}
-	d.Start(t)
-	t.Cleanup(d.Stop)
-	return d
 }
 
-// Start serves the driver again after Stop.
-func (d *Driver) Start(t *testing.T) {
-	t.Helper()
-	d.server = d.serve(t, d.Endpoint)
-}
-
-// Stop ends the driver: calls that wait fail, as those of a driver that dies.
-func (d *Driver) Stop() { d.server.Stop() }
-
-// Announce creates the driver's registration socket in a directory.
-func (d *Driver) Announce(t *testing.T, dir string) (path string, stop func()) {
-	t.Helper()
-	path = filepath.Join(dir, d.Name+"-reg.sock")
-	server := d.serve(t, path)
-	return path, server.Stop
-}
-
-func (d *Driver) serve(t *testing.T, path string) *grpc.Server {
-	t.Helper()
+// Serve serves the driver and its registration at a socket. more adds other services.
+func (d *Driver) Serve(path string, more func(*grpc.Server)) (*grpc.Server, error) {
 	listener, err := net.Listen("unix", path)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	server := grpc.NewServer()
 	csi.RegisterNodeServer(server, d)
 	registerapi.RegisterRegistrationServer(server, d)
+	if more != nil {
+		more(server)
+	}
 	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-	return server
+	return server, nil
 }
 
 // Took returns the calls since its last call.
