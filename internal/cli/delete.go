@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubectl/pkg/util/term"
@@ -239,7 +240,21 @@ func previewNotes(o ownership.PreviewedObject, above types.UID, all bool) []stri
 	for _, owner := range o.KeptBy {
 		keepers = append(keepers, owner.Kind+"/"+owner.Name+standingNote(owner.Standing))
 	}
-	return slices.Concat(nonEmpty(begun), blockNotes(o.BlockedBy, above, all), nonEmpty(notedAll("kept by %s", "kept by %s", keepers, all)))
+	return slices.Concat(nonEmpty(begun), blockNotes(o.BlockedBy, above, all), nonEmpty(notedAll("kept by %s", "kept by %s", keepers, all)), nonEmpty(volumeNote(o.Volume)))
+}
+
+// volumeNote says what happens to the data of a deleted claim. It does not name the volume, so that claims that are
+// alike are shown together.
+func volumeNote(v *ownership.ClaimedVolume) string {
+	switch {
+	case v == nil:
+		return ""
+	case v.ReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
+		return "its volume is deleted too, with the data"
+	case v.ReclaimPolicy == "":
+		return "its volume may be deleted too, with the data: you may not read its reclaim policy"
+	}
+	return fmt.Sprintf("its volume is kept, with the data (reclaim policy %s)", v.ReclaimPolicy)
 }
 
 // standingNote explains why an owner that does not exist keeps an object.

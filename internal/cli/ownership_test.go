@@ -186,17 +186,26 @@ func TestPrintPreview(t *testing.T) {
 	behind.BlockedBy = []ownership.DeletionBlock{{Owner: &held.ObjectReference}}
 	kept := object("kept", ownership.OutcomeKept, "web", "other")
 	kept.KeptBy = kept.Owners[1:]
+	data := object("data", ownership.OutcomeDeleted, "web")
+	data.Volume = &ownership.ClaimedVolume{Name: "pvc-1", ReclaimPolicy: "Delete"}
+	retained := object("retained", ownership.OutcomeDeleted, "web")
+	retained.Volume = &ownership.ClaimedVolume{Name: "pvc-2", ReclaimPolicy: "Retain"}
+	secret := object("secret", ownership.OutcomeDeleted, "web")
+	secret.Volume = &ownership.ClaimedVolume{Name: "pvc-3"}
 	preview := &ownership.DeletionPreview{Status: ownership.DeletionPreviewStatus{
-		Objects: []ownership.PreviewedObject{object("web", ownership.OutcomeDeleted), held, behind, kept},
-		Deleted: 3, Kept: 1, Blocked: 2, Warnings: []string{"a warning"},
+		Objects: []ownership.PreviewedObject{object("web", ownership.OutcomeDeleted), held, behind, kept, data, retained, secret},
+		Deleted: 6, Kept: 1, Blocked: 2, Warnings: []string{"a warning"},
 	}}
 	want := `OBJECT            OUTCOME  NOTES
 Set/web           deleted
+├─ Set/data       deleted  its volume is deleted too, with the data
 ├─ Set/held       deleted  waits for finalizer example.com/hold
 │  └─ Set/behind  deleted
-└─ Set/kept       kept     kept by Set/other
+├─ Set/kept       kept     kept by Set/other
+├─ Set/retained   deleted  its volume is kept, with the data (reclaim policy Retain)
+└─ Set/secret     deleted  its volume may be deleted too, with the data: you may not read its reclaim policy
 
-would be deleted: 3, kept: 1, held up: 2
+would be deleted: 6, kept: 1, held up: 2
 a warning
 `
 	got := printed(func(cmd *cobra.Command) { printPreview(cmd, preview, false) })

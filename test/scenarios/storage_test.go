@@ -143,7 +143,7 @@ func TestClaimsOnSimulatedNodes(t *testing.T) {
 			t.Errorf("%s was on %s, is on %s", pod.Name, pod.Spec.NodeName, again.Spec.NodeName)
 		}
 	}
-	s.contains(s.kindred("delete", "--preview", "statefulset/db").out, "PersistentVolumeClaim")
+	s.contains(s.kindred("delete", "--preview", "statefulset/db").out, "PersistentVolumeClaim", "its volume is deleted too, with the data")
 	s.kubectl("delete", "statefulset", "db")
 	s.eventually("claims and volumes go", func() error {
 		if left := s.kubectl("get", "pvc,pv", "-o", "name"); left != "" {

@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -107,6 +108,10 @@ type PreviewedObject struct {
 	// +optional
 	// +listType=atomic
 	KeptBy []OwnerReference `json:"keptBy,omitempty"`
+	// volume is the PersistentVolume that a deleted PersistentVolumeClaim is bound to. It has no owner
+	// reference to the claim; its reclaim policy decides whether it is deleted too.
+	// +optional
+	Volume *ClaimedVolume `json:"volume,omitempty"`
 }
 
 // DeletionPreviewStatus shows what a deletion would do.
@@ -135,4 +140,14 @@ type DeletionPreviewStatus struct {
 	// +optional
 	// +listType=atomic
 	Warnings []string `json:"warnings,omitempty"`
+}
+
+// ClaimedVolume is the PersistentVolume that a claim is bound to.
+type ClaimedVolume struct {
+	// name is the name of the PersistentVolume.
+	Name string `json:"name"`
+	// reclaimPolicy is Delete if the volume and its data are deleted after the claim, and Retain if they are
+	// kept. It is empty if the caller may not read the volume.
+	// +optional
+	ReclaimPolicy corev1.PersistentVolumeReclaimPolicy `json:"reclaimPolicy,omitempty"`
 }

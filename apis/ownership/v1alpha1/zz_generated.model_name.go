@@ -9,6 +9,11 @@
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ClaimedVolume) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.ClaimedVolume"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in DeletionAgent) OpenAPIModelName() string {
 	return "dev.kindred.ownership.v1alpha1.DeletionAgent"
 }

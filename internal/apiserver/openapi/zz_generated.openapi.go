@@ -45,6 +45,7 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
+		v1alpha1.ClaimedVolume{}.OpenAPIModelName():                                  schema_kindred_apis_ownership_v1alpha1_ClaimedVolume(ref),
 		v1alpha1.DeletionAgent{}.OpenAPIModelName():                                  schema_kindred_apis_ownership_v1alpha1_DeletionAgent(ref),
 		v1alpha1.DeletionBlock{}.OpenAPIModelName():                                  schema_kindred_apis_ownership_v1alpha1_DeletionBlock(ref),
 		v1alpha1.DeletionHistory{}.OpenAPIModelName():                                schema_kindred_apis_ownership_v1alpha1_DeletionHistory(ref),
@@ -781,6 +782,36 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1beta1.NodeMetricsList{}.OpenAPIModelName():                                 schema_pkg_apis_metrics_v1beta1_NodeMetricsList(ref),
 		v1beta1.PodMetrics{}.OpenAPIModelName():                                      schema_pkg_apis_metrics_v1beta1_PodMetrics(ref),
 		v1beta1.PodMetricsList{}.OpenAPIModelName():                                  schema_pkg_apis_metrics_v1beta1_PodMetricsList(ref),
+	}
+}
+
+func schema_kindred_apis_ownership_v1alpha1_ClaimedVolume(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClaimedVolume is the PersistentVolume that a claim is bound to.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the PersistentVolume.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reclaimPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reclaimPolicy is Delete if the volume and its data are deleted after the claim, and Retain if they are kept. It is empty if the caller may not read the volume.\n\nPossible enum values:\n - `\"Delete\"` means the volume will be deleted from Kubernetes on release from its claim. The volume plugin must support Deletion.\n - `\"Recycle\"` means the volume will be recycled back into the pool of unbound persistent volumes on release from its claim. The volume plugin must support Recycling.\n - `\"Retain\"` means the volume will be left in its current phase (Released) for manual reclamation by the administrator. The default policy is Retain.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Delete", "Recycle", "Retain"},
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
 	}
 }
 
@@ -2543,12 +2574,18 @@ func schema_kindred_apis_ownership_v1alpha1_PreviewedObject(ref common.Reference
 							},
 						},
 					},
+					"volume": {
+						SchemaProps: spec.SchemaProps{
+							Description: "volume is the PersistentVolume that a deleted PersistentVolumeClaim is bound to. It has no owner reference to the claim; its reclaim policy decides whether it is deleted too.",
+							Ref:         ref(v1alpha1.ClaimedVolume{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"apiVersion", "kind", "name", "outcome"},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.DeletionBlock{}.OpenAPIModelName(), v1alpha1.OwnerReference{}.OpenAPIModelName()},
+			v1alpha1.ClaimedVolume{}.OpenAPIModelName(), v1alpha1.DeletionBlock{}.OpenAPIModelName(), v1alpha1.OwnerReference{}.OpenAPIModelName()},
 	}
 }
 

@@ -91,7 +91,7 @@ func (q *question) preview(ctx context.Context, spec *ownership.DeletionPreviewS
 	}
 	p.empty(targets)
 	p.rehearse(ctx)
-	return p.status(ctx), nil
+	return p.status(ctx)
 }
 
 // targets returns the target objects, each once.
@@ -334,7 +334,11 @@ func (p *prediction) compare(inTurn []graph.Forecast) {
 	}
 }
 
-func (p *prediction) status(ctx context.Context) ownership.DeletionPreviewStatus {
+func (p *prediction) status(ctx context.Context) (ownership.DeletionPreviewStatus, error) {
+	volumes, err := p.volumes(ctx)
+	if err != nil {
+		return ownership.DeletionPreviewStatus{}, err
+	}
 	s := ownership.DeletionPreviewStatus{Warnings: p.warnings(ctx)}
 	blocked := p.blockedContents(ctx)
 	for i := range p.forecasts {
@@ -345,6 +349,7 @@ func (p *prediction) status(ctx context.Context) ownership.DeletionPreviewStatus
 		}
 		object := p.object(ctx, f)
 		object.BlockedBy = append(object.BlockedBy, blocked[f.UID]...)
+		object.Volume = volumes[f.UID]
 		s.Objects = append(s.Objects, object)
 		switch object.Outcome {
 		case ownership.OutcomeDeleted:
@@ -358,7 +363,7 @@ func (p *prediction) status(ctx context.Context) ownership.DeletionPreviewStatus
 			s.Blocked++
 		}
 	}
-	return s
+	return s, nil
 }
 
 func (p *prediction) object(ctx context.Context, f *graph.Forecast) ownership.PreviewedObject {

@@ -27,13 +27,14 @@ func resource(group, version, plural, kind string, namespaced bool) graph.Resour
 }
 
 var (
-	configMaps  = resource("", "v1", "configmaps", "ConfigMap", true)
-	pods        = resource("", "v1", "pods", "Pod", true)
-	jobs        = resource("batch", "v1", "jobs", "Job", true)
-	spaces      = resource("", "v1", "namespaces", "Namespace", false)
-	crds        = resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false)
-	widgets     = resource("example.com", "v1", "widgets", "Widget", true)
-	servedKinds = []graph.Resource{configMaps, pods, jobs, spaces, crds, widgets}
+	configMaps   = resource("", "v1", "configmaps", "ConfigMap", true)
+	pods         = resource("", "v1", "pods", "Pod", true)
+	jobs         = resource("batch", "v1", "jobs", "Job", true)
+	spaces       = resource("", "v1", "namespaces", "Namespace", false)
+	crds         = resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false)
+	widgets      = resource("example.com", "v1", "widgets", "Widget", true)
+	volumeClaims = resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true)
+	servedKinds  = []graph.Resource{configMaps, pods, jobs, spaces, crds, widgets, volumeClaims, persistentVolumes}
 )
 
 func (w *world) preview(spec ownership.DeletionPreviewSpec) (ownership.DeletionPreviewStatus, error) {
