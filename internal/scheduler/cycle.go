@@ -78,7 +78,11 @@ func (m *machine) rejected(item *queue.Item, c *cycle) decision {
 	c.diagnosis.preemption = "preemption: " + outcome
 	deallocate := c.checks.unavailable()
 	if deallocate != nil {
-		c.diagnosis.preemption = "deallocation of ResourceClaim completed, " + c.diagnosis.preemption
+		what := "deallocation"
+		if model.IsExtended(deallocate) {
+			what = "deletion"
+		}
+		c.diagnosis.preemption = what + " of ResourceClaim completed, " + c.diagnosis.preemption
 	}
 	d := decision{pod: item.Pod, reason: v1.PodReasonUnschedulable, message: c.diagnosis.String(), nominate: nominate, preempt: preempt, deallocate: deallocate}
 	m.queue.Park(item, c.diagnosis.filters)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,7 +31,41 @@ func (s *Scheduler) writeDevices(ctx context.Context, pod *model.Pod, plan *mode
 		}
 		objects = append(objects, claim)
 	}
-	return objects, nil
+	if plan.Extended == nil {
+		return objects, nil
+	}
+	claim, err := s.writeExtended(ctx, pod, plan.Extended)
+	if claim != nil {
+		objects = append(objects, claim)
+	}
+	return objects, err
+}
+
+// writeExtended creates and allocates the claim for a pod's extended resources, and tells the node
+// agent in the pod's status which container uses which request. After an error it returns the claim
+// if it was created.
+func (s *Scheduler) writeExtended(ctx context.Context, pod *model.Pod, plan *model.ExtendedPlan) (*resourcev1.ResourceClaim, error) {
+	created, err := s.Client.ResourceV1().ResourceClaims(pod.Namespace).Create(ctx, plan.Claim, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("create claim for extended resources %s: %w", klog.KRef(pod.Namespace, plan.Claim.GenerateName), err)
+	}
+	claim, err := s.reserveClaim(ctx, pod, &model.ClaimPlan{Claim: created, Allocation: plan.Allocation})
+	if err != nil {
+		return created, err
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status": map[string]any{"extendedResourceClaimStatus": v1.PodExtendedResourceClaimStatus{
+			RequestMappings: plan.Mappings, ResourceClaimName: claim.Name,
+		}},
+	})
+	if err == nil {
+		err = s.patchStatus(ctx, pod.Pod, patch)
+	}
+	if err != nil {
+		return claim, fmt.Errorf("update pod %s/%s ExtendedResourceClaimStatus: %w", pod.Namespace, pod.Name, err)
+	}
+	return claim, nil
 }
 
 // reserveClaim writes a claim's allocation, if it is not allocated, and the pod as its user. If other
@@ -97,6 +132,9 @@ func (s *Scheduler) writeClaim(ctx context.Context, pod *model.Pod, claim *resou
 // unreserve removes a pod as the user of the ResourceClaims of a reservation that has failed. The
 // claims stay allocated, for the next attempt.
 func (s *Scheduler) unreserve(ctx context.Context, pod *model.Pod, plan *model.DevicePlan) {
+	if plan.Extended != nil {
+		s.deleteExtended(ctx, plan.Extended.Claim)
+	}
 	for _, planned := range plan.Claims {
 		claim := planned.Claim
 		patch, err := json.Marshal(map[string]any{
@@ -114,9 +152,36 @@ func (s *Scheduler) unreserve(ctx context.Context, pod *model.Pod, plan *model.D
 	}
 }
 
+// deleteExtended deletes a claim for extended resources, if it was created.
+func (s *Scheduler) deleteExtended(ctx context.Context, claim *resourcev1.ResourceClaim) {
+	if claim.Name == "" {
+		return
+	}
+	claims := s.Client.ResourceV1().ResourceClaims(claim.Namespace)
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		now, err := claims.Get(ctx, claim.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		now.Finalizers = slices.DeleteFunc(now.Finalizers, func(name string) bool { return name == resourcev1.Finalizer })
+		_, err = claims.Update(ctx, now, metav1.UpdateOptions{})
+		return err
+	})
+	if err == nil {
+		err = claims.Delete(ctx, claim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &claim.UID}})
+	}
+	if err != nil && !isGone(err) && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Cannot delete the claim for extended resources", "claim", klog.KObj(claim))
+	}
+}
+
 // deallocate removes an allocation that keeps a pod from all nodes. If the claim has changed, its
 // watch has the pod tried again.
 func (s *Scheduler) deallocate(ctx context.Context, claim *resourcev1.ResourceClaim) {
+	if model.IsExtended(claim) {
+		s.deleteExtended(ctx, claim)
+		return
+	}
 	claim = claim.DeepCopy()
 	claim.Status.ReservedFor, claim.Status.Allocation, claim.Status.Devices = nil, nil, nil
 	_, err := s.Client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{})

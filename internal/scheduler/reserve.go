@@ -46,10 +46,11 @@ func (m *machine) reserved(uid types.UID, objects written, err error) {
 		m.wrote(object)
 	}
 	b := m.binding[uid]
-	switch {
-	case b == nil:
+	if b == nil {
 		return
-	case err != nil:
+	}
+	b.created(objects)
+	if err != nil {
 		m.notBound(uid, err)
 		return
 	}
@@ -68,6 +69,16 @@ func (m *machine) reserved(uid types.UID, objects written, err error) {
 	m.progress(uid)
 }
 
+// created replaces the claim for extended resources in the reservation by the one that a lane has
+// created.
+func (b *binding) created(objects written) {
+	for _, object := range objects {
+		if claim, isClaim := object.(*resourcev1.ResourceClaim); isClaim && model.IsExtended(claim) {
+			b.reservation.Devices.Extended.Claim = claim
+		}
+	}
+}
+
 // waitKey is a claim that a pod waits for: a ResourceClaim if it is for devices.
 type waitKey struct {
 	devices bool
@@ -79,8 +90,8 @@ func keysOf(r *model.Reservation) []waitKey {
 	for _, claim := range r.Volumes.Claims() {
 		keys = append(keys, waitKey{false, claim})
 	}
-	for _, planned := range r.Devices.Claims {
-		keys = append(keys, waitKey{true, model.Key(planned.Claim)})
+	for _, claim := range r.Devices.Planned() {
+		keys = append(keys, waitKey{true, model.Key(claim)})
 	}
 	return keys
 }
@@ -224,7 +235,11 @@ func (m *machine) wakeReleased(r *model.Reservation) {
 			m.wake(plugin.Event{Kind: plugin.ClaimChanged, OldObject: provision.Claim, Object: claim})
 		}
 	}
-	for _, planned := range r.Devices.Claims {
+	plans := r.Devices.Claims
+	if extended := r.Devices.Extended; extended != nil {
+		plans = append(slices.Clip(plans), model.ClaimPlan{Claim: extended.Claim, Allocation: extended.Allocation})
+	}
+	for _, planned := range plans {
 		if planned.Allocation != nil {
 			allocated := planned.Claim.DeepCopy()
 			allocated.Status.Allocation = planned.Allocation

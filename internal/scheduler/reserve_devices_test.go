@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -200,4 +201,45 @@ func TestDeviceFails(t *testing.T) {
 		now, err := claims.Get(ctx, "c", metav1.GetOptions{})
 		return err == nil && now.Status.Allocation != nil && len(now.Status.Devices) == 0
 	})
+}
+
+// TestExtendedResourceThroughTheAPI: the scheduler makes a claim for a request that devices satisfy.
+func TestExtendedResourceThroughTheAPI(t *testing.T) {
+	ctx := context.Background()
+	class := testDeviceClass()
+	class.Spec.ExtendedResourceName = ptr.To("example.com/gpu")
+	wants := func(p *v1.Pod) {
+		p.Spec.Containers[0].Resources.Requests["example.com/gpu"] = resource.MustParse("1")
+	}
+	a := newAPI(testNode("n", "4"), class, testDevices("n"), testPod("p", "1", wants), testPod("q", "1", wants))
+	a.refuse["p"], a.refuse["q"] = 1, 1
+	a.PrependReactor("create", "resourceclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		claim := action.(clienttesting.CreateAction).GetObject().(*resourcev1.ResourceClaim)
+		claim.Name, claim.UID = claim.GenerateName+string(claim.OwnerReferences[0].UID), "made"
+		return false, nil, nil
+	})
+	start(t, Options{Client: a})
+	bound := func() (names []string) {
+		for _, name := range []string{"p", "q"} {
+			if a.pod(t, name).Spec.NodeName == "n" {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	// The first binding is refused: its claim is deleted, and one pod gets the device in the end.
+	eventually(t, "one of the pods is bound", func() bool { return len(bound()) > 0 })
+	user := bound()[0]
+	status := a.pod(t, user).Status.ExtendedResourceClaimStatus
+	if status == nil || status.ResourceClaimName != user+"-extended-resources-"+user || status.RequestMappings[0].RequestName != "container-0-request-1" {
+		t.Errorf("status %+v", status)
+	}
+	claims, err := a.ResourceV1().ResourceClaims("default").List(ctx, metav1.ListOptions{})
+	if err != nil || len(claims.Items) != 1 {
+		t.Fatalf("claims %+v, %v", claims, err)
+	}
+	claim := claims.Items[0]
+	if claim.Annotations["resource.kubernetes.io/extended-resource-claim"] != "true" || claim.Status.Allocation == nil || claim.Status.ReservedFor[0].Name != user {
+		t.Errorf("claim %+v", claim)
+	}
 }

@@ -175,7 +175,24 @@ func addAllocated(state *structured.AllocatedState, allocation *resourcev1.Alloc
 // the pod.
 type DevicePlan struct {
 	Claims []ClaimPlan
+	// Extended is the claim for the pod's extended resources, or nil.
+	Extended *ExtendedPlan
 }
+
+// Planned returns the claims of a plan that was written.
+func (p *DevicePlan) Planned() []*resourcev1.ResourceClaim {
+	var claims []*resourcev1.ResourceClaim
+	for _, planned := range p.Claims {
+		claims = append(claims, planned.Claim)
+	}
+	if p.Extended != nil {
+		claims = append(claims, p.Extended.Claim)
+	}
+	return claims
+}
+
+// IsEmpty reports whether there is nothing to do.
+func (p *DevicePlan) IsEmpty() bool { return len(p.Claims) == 0 && p.Extended == nil }
 
 // ClaimPlan is what must be written of a ResourceClaim.
 type ClaimPlan struct {
@@ -191,7 +208,13 @@ func (d *Devices) assume(plan *DevicePlan, pod types.UID) {
 			d.pending[claim.Claim.UID] = pendingAllocation{pod, claim.Allocation}
 		}
 	}
+	if plan.Extended != nil {
+		d.pending[extendedKey(pod)] = pendingAllocation{pod, plan.Extended.Allocation}
+	}
 }
+
+// extendedKey stands for the UID of a claim for extended resources, which is not created yet.
+func extendedKey(pod types.UID) types.UID { return "extended resources of " + pod }
 
 // release ends what assume began.
 func (d *Devices) release(plan *DevicePlan, pod types.UID) {
@@ -200,4 +223,5 @@ func (d *Devices) release(plan *DevicePlan, pod types.UID) {
 			delete(d.pending, claim.Claim.UID)
 		}
 	}
+	delete(d.pending, extendedKey(pod))
 }

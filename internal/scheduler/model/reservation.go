@@ -13,7 +13,7 @@ type Reservation struct {
 }
 
 // IsEmpty reports whether the pod can be bound at once.
-func (r *Reservation) IsEmpty() bool { return r.Volumes.IsEmpty() && len(r.Devices.Claims) == 0 }
+func (r *Reservation) IsEmpty() bool { return r.Volumes.IsEmpty() && r.Devices.IsEmpty() }
 
 // Reserve makes a reservation of a pod count for all later decisions.
 func (c *Cluster) Reserve(r *Reservation, pod types.UID, node string) error {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 )
 
 // Resources are quantities as plain numbers: milli-CPUs, bytes, and whole units of other resources.
@@ -45,6 +46,14 @@ func isScalar(name v1.ResourceName) bool {
 	return strings.Contains(s, "/") ||
 		strings.HasPrefix(s, v1.ResourceHugePagesPrefix) ||
 		strings.HasPrefix(s, v1.ResourceAttachableVolumesPrefix)
+}
+
+// IsExtendedResource reports whether a resource may be an extended resource that devices satisfy:
+// it has a domain, which is not Kubernetes' own, or names a DeviceClass.
+func IsExtendedResource(name v1.ResourceName) bool {
+	s := string(name)
+	return strings.HasPrefix(s, resourcev1.ResourceDeviceClassPrefix) ||
+		strings.Contains(s, "/") && !strings.Contains(s, v1.ResourceDefaultNamespacePrefix) && !strings.HasPrefix(s, v1.DefaultResourceRequestsPrefix)
 }
 
 // IsZero reports whether all quantities are zero.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -65,6 +66,7 @@ type deviceCheck struct {
 	claims      []*resourcev1.ResourceClaim
 	allocated   []availability
 	unallocated []*resourcev1.ResourceClaim
+	extended    *extendedResources
 	allocator   structured.Allocator
 	// nodes has the result for each node that was checked. It does not depend on the node's pods.
 	nodes map[string]*nodeAllocation
@@ -81,6 +83,8 @@ type availability struct {
 type nodeAllocation struct {
 	results   []resourcev1.AllocationResult
 	rejection *Rejection
+	// extended is the claim for extended resources, with the last of the results, or nil.
+	extended *model.ExtendedPlan
 }
 
 var unavailable = rejectUnresolvable("resourceclaim not available on the node")
@@ -108,12 +112,22 @@ func (c *deviceCheck) allocate(node *model.Node) *nodeAllocation {
 	if missing {
 		return &nodeAllocation{rejection: unavailable}
 	}
-	if c.allocator == nil {
-		return &nodeAllocation{}
+	allocation, claims := &nodeAllocation{}, c.unallocated
+	if c.extended != nil {
+		if c.extended.left != nil {
+			return &nodeAllocation{rejection: rejectUnresolvable("cannot schedule extended resource claim")}
+		}
+		if claim, mappings := c.extended.claim(node); claim != nil {
+			allocation.extended = &model.ExtendedPlan{Claim: claim, Mappings: mappings}
+			claims = append(slices.Clip(claims), claim)
+		}
+	}
+	if len(claims) == 0 {
+		return allocation
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), allocateTimeout)
 	defer cancel()
-	results, err := c.allocator.Allocate(ctx, node.Node, c.unallocated)
+	results, err := c.allocator.Allocate(ctx, node.Node, claims)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &nodeAllocation{rejection: failure(fmt.Errorf("node %s: timed out trying to allocate devices", node.Name))}
@@ -121,10 +135,14 @@ func (c *deviceCheck) allocate(node *model.Node) *nodeAllocation {
 		return &nodeAllocation{rejection: rejectUnresolvable(err.Error())}
 	case err != nil:
 		return &nodeAllocation{rejection: failure(err)}
-	case len(results) != len(c.unallocated):
+	case len(results) != len(claims):
 		return &nodeAllocation{rejection: rejectUnresolvable("cannot allocate all claims")}
 	}
-	return &nodeAllocation{results: results}
+	allocation.results = results
+	if allocation.extended != nil {
+		allocation.extended.Allocation = &results[len(results)-1]
+	}
+	return allocation
 }
 
 // isLost reports whether a device of an allocated claim has failed to become ready (KEP-5007).
@@ -134,7 +152,8 @@ func (c *deviceCheck) isLost(claim *resourcev1.ResourceClaim) bool {
 }
 
 // Unavailable returns an allocated claim that is not available on a node which was checked, and that no
-// other pod uses; nil if there is none. Its allocation prevents the pod from being placed there.
+// other pod uses; or else the claim for extended resources of an earlier attempt; nil if there is
+// none. It prevents the pod from being placed.
 func (c *deviceCheck) Unavailable() *resourcev1.ResourceClaim {
 	for _, claim := range c.unavailable {
 		users := claim.Status.ReservedFor
@@ -142,11 +161,16 @@ func (c *deviceCheck) Unavailable() *resourcev1.ResourceClaim {
 			return claim
 		}
 	}
+	if c.extended != nil {
+		return c.extended.left
+	}
 	return nil
 }
 
 func (c *deviceCheck) Reserve(node *model.Node, reservation *model.Reservation) {
-	results := c.on(node).results
+	on := c.on(node)
+	results := on.results
+	reservation.Devices.Extended = on.extended
 	for _, claim := range c.claims {
 		plan := model.ClaimPlan{Claim: claim}
 		if claim.Status.Allocation == nil {

@@ -21,10 +21,14 @@ const DeviceTimeout = 600 * time.Second
 // DevicesReady reports whether the devices of a plan that was written are ready for the pod. An error
 // means that they do not become ready.
 func DevicesReady(cluster *model.Cluster, plan *model.DevicePlan, now time.Time) (bool, error) {
-	for _, planned := range plan.Claims {
-		key := model.Key(planned.Claim)
+	if plan.Extended != nil && cluster.Devices.Claim(model.Key(plan.Extended.Claim)) == nil {
+		// It was created, but not seen yet. Until then its devices must stay reserved.
+		return false, nil
+	}
+	for _, planned := range plan.Planned() {
+		key := model.Key(planned)
 		claim := cluster.Devices.Claim(key)
-		if claim == nil || claim.UID != planned.Claim.UID {
+		if claim == nil || claim.UID != planned.UID {
 			return false, fmt.Errorf("could not find ResourceClaim %q", key)
 		}
 		ready, err := isReady(claim)
@@ -43,8 +47,8 @@ func DevicesReady(cluster *model.Cluster, plan *model.DevicePlan, now time.Time)
 
 // HasBindingConditions reports whether a device of a plan that was written must become ready first.
 func HasBindingConditions(cluster *model.Cluster, plan *model.DevicePlan) bool {
-	for _, planned := range plan.Claims {
-		claim := cluster.Devices.Claim(model.Key(planned.Claim))
+	for _, planned := range plan.Planned() {
+		claim := cluster.Devices.Claim(model.Key(planned))
 		if claim == nil || claim.Status.Allocation == nil {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/dynamic-resource-allocation/cel"
@@ -70,23 +71,24 @@ func resourceClaims(devices *model.Devices, pod *model.Pod) ([]*resourcev1.Resou
 }
 
 func (f devices) For(cluster *model.Cluster, pod *model.Pod) (Check, *Rejection) {
-	if len(pod.Spec.ResourceClaims) == 0 {
+	if len(pod.Spec.ResourceClaims)+len(pod.Requests.Scalar) == 0 {
 		return nil, nil
 	}
 	claims, err := resourceClaims(cluster.Devices, pod)
 	if err != nil {
 		return nil, rejectUnresolvable(err.Error())
 	}
-	if len(claims) == 0 {
+	extended := extendedOf(cluster.Devices, pod)
+	if len(claims) == 0 && extended == nil {
 		return nil, nil
 	}
-	check := &deviceCheck{clock: f.clock, pod: pod.Pod, claims: claims, nodes: map[string]*nodeAllocation{}}
+	check := &deviceCheck{clock: f.clock, pod: pod.Pod, claims: claims, extended: extended, nodes: map[string]*nodeAllocation{}}
 	for _, claim := range claims {
 		if rejection := check.add(cluster.Devices, claim); rejection != nil {
 			return nil, rejection
 		}
 	}
-	if len(check.unallocated) > 0 {
+	if len(check.unallocated) > 0 || extended != nil {
 		if check.allocator, err = newAllocator(cluster.Devices, f.selectors); err != nil {
 			return nil, failure(err)
 		}
@@ -159,6 +161,9 @@ func (devices) Wakes(cluster *model.Cluster, event *Event, pod *model.Pod) bool 
 func changesDevicesOf(cluster *model.Cluster, event *Event, pod *model.Pod) bool {
 	before, after := states[*resourcev1.ResourceClaim](event)
 	if before != nil && before.Status.Allocation != nil && (after == nil || after.Status.Allocation == nil) {
+		return true
+	}
+	if after == nil && before != nil && model.IsExtended(before) && metav1.IsControlledBy(before, pod) {
 		return true
 	}
 	if after == nil || before != nil && equality.Semantic.DeepEqual(&before.Status, &after.Status) {

@@ -18,9 +18,15 @@ type resourcesFit struct{}
 
 func (resourcesFit) Name() string { return "NodeResourcesFit" }
 
-func (resourcesFit) For(_ *model.Cluster, pod *model.Pod) (Check, *Rejection) {
+func (resourcesFit) For(cluster *model.Cluster, pod *model.Pod) (Check, *Rejection) {
 	requests := requestsOf(pod)
-	return CheckFunc(func(node *model.Node) *Rejection { return shortage(requests, node) }), nil
+	if len(pod.Requests.Scalar) == 0 || len(cluster.Devices.Classes) == 0 {
+		return CheckFunc(func(node *model.Node) *Rejection { return shortage(requests, node) }), nil
+	}
+	return CheckFunc(func(node *model.Node) *Rejection {
+		countable := slices.DeleteFunc(slices.Clone(requests), func(r request) bool { return isDevice(cluster.Devices, r.name, node) })
+		return shortage(countable, node)
+	}), nil
 }
 
 // request is a requested resource.
@@ -69,6 +75,10 @@ func shortage(requests []request, node *model.Node) *Rejection {
 }
 
 func (resourcesFit) Wakes(cluster *model.Cluster, event *Event, pod *model.Pod) bool {
+	if extendedOf(cluster.Devices, pod) != nil {
+		// Devices may satisfy a request, so that these rules are too narrow.
+		return event.Kind != PodPlaced
+	}
 	switch event.Kind {
 	case SelfChanged:
 		return true
