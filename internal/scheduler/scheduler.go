@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 )
@@ -24,13 +23,11 @@ import (
 type Options struct {
 	// Client acts as the user system:kube-scheduler. It should have no rate limit.
 	Client kubernetes.Interface
-	// Informers have pods, nodes, namespaces, and the objects of storage and devices. The caller
-	// starts them, after New.
+	// Informers have pods, nodes, namespaces, disruption budgets, and the objects of storage and
+	// devices. The caller starts them, after New.
 	Informers informers.SharedInformerFactory
 	// Recorder records events. If it is nil, they are written with Client.
 	Recorder events.EventRecorder
-	// DisruptionBudgets are respected by preemption; nil means that there are none.
-	DisruptionBudgets policylisters.PodDisruptionBudgetLister
 	// Clock is the source of time; nil means the real clock.
 	Clock clock.Clock
 }
@@ -59,6 +56,7 @@ func New(opts Options) (*Scheduler, error) {
 	core.Namespaces().Informer()
 	core.PersistentVolumeClaims().Informer()
 	core.PersistentVolumes().Informer()
+	s.Informers.Policy().V1().PodDisruptionBudgets().Informer()
 	storage := s.Informers.Storage().V1()
 	storage.StorageClasses().Informer()
 	storage.CSINodes().Informer()
@@ -75,11 +73,8 @@ func New(opts Options) (*Scheduler, error) {
 }
 
 func (s *Scheduler) budgets() []*policyv1.PodDisruptionBudget {
-	if s.DisruptionBudgets == nil {
-		return nil
-	}
 	// A lister reads from a cache, and never fails.
-	budgets, _ := s.DisruptionBudgets.List(labels.Everything())
+	budgets, _ := s.Informers.Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
 	return budgets
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -288,5 +289,23 @@ func BenchmarkDecisions(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestPreemptionReadsBudgets: of two nodes, the one whose pod no budget protects is cleared.
+func TestPreemptionReadsBudgets(t *testing.T) {
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "guarded"}}},
+	}
+	a := newAPI(budget, testNode("a", "1"), testNode("b", "1"),
+		testPod("guarded", "1", onNode("a"), app("guarded"), priority(-1)), testPod("free", "1", onNode("b"), app("free")))
+	start(t, Options{Client: a})
+	if _, err := a.CoreV1().Pods("default").Create(t.Context(), testPod("vip", "1", priority(5)), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the preemptor is bound", func() bool { return a.pod(t, "vip").Spec.NodeName != "" })
+	if node := a.pod(t, "vip").Spec.NodeName; node != "b" {
+		t.Errorf("preempted on %s", node)
 	}
 }

@@ -35,6 +35,8 @@ func (s *Scheduler) watch(ctx context.Context) (func(), error) {
 	}
 	add(core.Nodes().Informer(), s.setNode, s.removeNode)
 	add(core.Namespaces().Informer(), s.setNamespace, s.removeNamespace)
+	// Preemption reads the budgets when it needs them. It must not run before they are known.
+	add(s.Informers.Policy().V1().PodDisruptionBudgets().Informer(), func(any) {}, func(any) {})
 	storage := s.Informers.Storage().V1()
 	add(core.PersistentVolumeClaims().Informer(), post(s, (*machine).setClaim), postLast(s, (*machine).removeClaim))
 	add(core.PersistentVolumes().Informer(), post(s, (*machine).setVolume), postLast(s, (*machine).removeVolume))
