@@ -13,6 +13,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 )
@@ -102,10 +103,11 @@ func (m *Manager) forgetInfo(name string) {
 // shortest period that a CSIDriver may have.
 const updateCheck = 10 * time.Second
 
-// Run creates the CSINode, and keeps the number of volumes in it up to date for drivers that want that
-// (KEP-4876).
+// Run creates the CSINode, also after the Node was replaced, and keeps the number of volumes in it up to date
+// for drivers that want that (KEP-4876).
 func (m *Manager) Run(ctx context.Context) {
 	m.ensure(ctx)
+	owner := m.options.Node().UID
 	updated := map[string]time.Time{}
 	for {
 		select {
@@ -113,6 +115,7 @@ func (m *Manager) Run(ctx context.Context) {
 			return
 		case <-m.options.Clock.After(updateCheck):
 			m.updateCounts(ctx, updated)
+			owner = m.reinstall(ctx, owner)
 		}
 	}
 }
@@ -131,6 +134,23 @@ func (m *Manager) ensure(ctx context.Context) {
 		case <-m.options.Clock.After(pause):
 		}
 	}
+}
+
+// reinstall publishes all drivers again if the Node is not the one that they were published for. It returns the
+// Node for which they are.
+func (m *Manager) reinstall(ctx context.Context, owner types.UID) types.UID {
+	node := m.options.Node().UID
+	if node == owner {
+		return owner
+	}
+	m.ensure(ctx)
+	for _, d := range m.drivers.all() {
+		if err := m.install(ctx, d.name); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot publish a CSI driver for the new Node, will retry", "driver", d.name)
+			return owner
+		}
+	}
+	return node
 }
 
 // updateCounts asks each driver whose period is over.

@@ -32,6 +32,7 @@ type world struct {
 	client  *fake.Clientset
 	clock   *clocktesting.FakeClock
 	drivers cache.Indexer
+	current *v1.Node
 }
 
 func newWorld(t *testing.T) *world {
@@ -39,10 +40,10 @@ func newWorld(t *testing.T) *world {
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node-uid", Labels: map[string]string{"zone": "a"}}}
 	w := &world{
 		t: t, driver: csitest.New(t, "d"), client: fake.NewClientset(node), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)),
-		drivers: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
+		drivers: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), current: node,
 	}
 	w.Manager = New(Options{
-		Layout: rootdir.Layout{Root: t.TempDir()}, Client: w.client, Node: func() *v1.Node { return node }, Clock: w.clock,
+		Layout: rootdir.Layout{Root: t.TempDir()}, Client: w.client, Node: func() *v1.Node { return w.current }, Clock: w.clock,
 		Drivers: storagelisters.NewCSIDriverLister(w.drivers), Synced: func() bool { return true },
 	})
 	return w
@@ -159,6 +160,33 @@ func TestCSINodeOfAnotherNode(t *testing.T) {
 	object := w.csiNode()
 	if !isOwnedBy(object, "node-uid") || len(object.Spec.Drivers) > 0 {
 		t.Errorf("CSINode %+v", object)
+	}
+}
+
+// TestReplacedNode: a Node that is deleted and registered again gets its drivers back.
+func TestReplacedNode(t *testing.T) {
+	w := newWorld(t)
+	if err := w.register(); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.reinstall(t.Context(), "node-uid"); got != "node-uid" {
+		t.Errorf("the same node is %s", got)
+	}
+	if err := w.client.StorageV1().CSINodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.current = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "new"}}
+	if err := w.client.Tracker().Update(v1.SchemeGroupVersion.WithResource("nodes"), w.current.DeepCopy(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.reinstall(t.Context(), "node-uid"); got != "new" {
+		t.Errorf("published for %s", got)
+	}
+	if object := w.csiNode(); !isOwnedBy(object, "new") || len(object.Spec.Drivers) != 1 {
+		t.Errorf("CSINode %+v", object)
+	}
+	if annotation := w.node().Annotations[nodeIDAnnotation]; annotation != `{"d":"node-id"}` {
+		t.Errorf("annotation %q", annotation)
 	}
 }
 
