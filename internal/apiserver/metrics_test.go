@@ -66,6 +66,14 @@ func TestMetricsDiscovery(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	fake := testingclock.NewFakeClock(time.Now())
 	began := fake.Now()
+	// The start waits by the clock.
+	starting, started := context.WithCancel(t.Context())
+	defer started()
+	go func() {
+		for ; starting.Err() == nil; time.Sleep(time.Millisecond) {
+			fake.Step(time.Millisecond)
+		}
+	}()
 	s := own(t, func(c *Config) {
 		c.Clock = fake
 		c.SimulatedStats = func(node string) http.Handler {
@@ -77,6 +85,7 @@ func TestMetrics(t *testing.T) {
 			})
 		}
 	})
+	started()
 	client := s.client(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "sim"}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -128,15 +137,15 @@ func TestMetrics(t *testing.T) {
 // it, the next start serves them again.
 func TestMetricsAreReplaceable(t *testing.T) {
 	dir := t.TempDir()
-	backend, err := storage.Embedded(t.Context(), filepath.Join(dir, "etcd"), clock.RealClock{}, storage.DefaultRetention)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(backend.Close)
 	during := func(config map[string]string, body func(*testServer)) {
 		t.Helper()
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
+		backend, err := storage.Embedded(ctx, filepath.Join(dir, "etcd"), clock.RealClock{}, storage.DefaultRetention)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer backend.Close()
 		s, err := boot(ctx, dir, backend, func(c *Config) { c.RuntimeConfig = config })
 		if s != nil {
 			defer func() { cancel(); <-s.stopped }()

@@ -56,12 +56,14 @@ type Server struct {
 	informers informers.SharedInformerFactory
 	// started is closed once the informers run. lifetime is the context of background work: it
 	// begins with New, before there is the context of Run, and ends with the server.
-	started    chan struct{}
-	lifetime   context.Context
-	end        context.CancelFunc
-	services   *services
-	fairness   *fairness
-	metrics    *metrics.Collector
+	started  chan struct{}
+	lifetime context.Context
+	end      context.CancelFunc
+	services *services
+	fairness *fairness
+	metrics  *metrics.Collector
+	// trust is the data of the ConfigMap for extension API servers.
+	trust      map[string]string
 	clock      clock.WithTicker
 	traffic    traffic
 	aggregator *aggregatorapiserver.APIAggregator
@@ -100,6 +102,9 @@ func (s *Server) build(c Config) error {
 	}
 	access, err := newAccess(s.lifetime, c, client, s.informers)
 	if err != nil {
+		return err
+	}
+	if s.trust, err = access.trust(); err != nil {
 		return err
 	}
 	nodes, err := newNodeConnections(c.PKI, client, access.authorizer)

@@ -29,7 +29,8 @@ var systemNamespaces = []string{
 
 // EnsureSystem creates the objects that every cluster has, if they are missing: the system namespaces,
 // the bootstrap roles, the system priority classes, the Service of the API, the configuration of API
-// priority and fairness, and the ConfigMap that tracks tokens in Secrets. The server must be running.
+// priority and fairness, and the ConfigMaps that track tokens in Secrets and that configure extension
+// API servers. The server must be running.
 func (s *Server) EnsureSystem(parent context.Context) error {
 	client, err := kubernetes.NewForConfig(s.Config(apiserverUser))
 	if err != nil {
@@ -52,10 +53,11 @@ func (s *Server) EnsureSystem(parent context.Context) error {
 	group.Go(func() error { return s.services.ensure(ctx) })
 	group.Go(func() error { return s.fairness.ensure(ctx) })
 	group.Go(func() error { return s.ensureTokenTracking(ctx, client) })
+	group.Go(func() error { return ensureTrust(ctx, client, s.trust) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	go s.keepTokenTracking(s.lifetime, client, s.clock.NewTicker(trackingInterval))
+	go s.keepConfigMaps(s.lifetime, client, s.clock.NewTicker(trackingInterval))
 	return s.awaitPolicy(parent)
 }
 
@@ -184,12 +186,12 @@ func (s *Server) ensureTokenTracking(ctx context.Context, client kubernetes.Inte
 	return err
 }
 
-// trackingInterval is the maximum time until a lost ConfigMap is recreated, as upstream.
+// trackingInterval is the maximum time until a lost ConfigMap is recreated, as upstream for that of tokens.
 const trackingInterval = 30 * time.Minute
 
-// keepTokenTracking recreates the ConfigMap if it is lost or invalid. Without it, the controller that
-// invalidates unused tokens does nothing.
-func (s *Server) keepTokenTracking(ctx context.Context, client kubernetes.Interface, ticker clock.Ticker) {
+// keepConfigMaps recreates the ConfigMaps if they are lost or invalid. Without that of tokens, the
+// controller that invalidates unused ones does nothing.
+func (s *Server) keepConfigMaps(ctx context.Context, client kubernetes.Interface, ticker clock.Ticker) {
 	defer ticker.Stop()
 	for {
 		select {
@@ -199,6 +201,9 @@ func (s *Server) keepTokenTracking(ctx context.Context, client kubernetes.Interf
 		}
 		if err := s.ensureTokenTracking(ctx, client); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Cannot write the ConfigMap that tracks tokens in Secrets, will retry", "configmap", trackingName)
+		}
+		if err := ensureTrust(ctx, client, s.trust); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot write the ConfigMap for extension API servers, will retry", "configmap", trustName)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	testingclock "k8s.io/utils/clock/testing"
@@ -23,7 +24,7 @@ func TestTrackingIsKept(t *testing.T) {
 	ticker := c.NewTicker(trackingInterval)
 	go func() {
 		defer close(ended)
-		s.keepTokenTracking(ctx, client, ticker)
+		s.keepConfigMaps(ctx, client, ticker)
 	}()
 	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	since := func() string {
@@ -50,4 +51,38 @@ func TestTrackingIsKept(t *testing.T) {
 	becomes("2026-01-04")
 	stop()
 	<-ended
+}
+
+// TestTrust: extension API servers find out how to authenticate. Keys that others added stay.
+func TestTrust(t *testing.T) {
+	configs := server.client(t).CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	found, err := configs.Get(t.Context(), trustName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"client-ca-file": string(server.keys.Cluster.CertPEM), "requestheader-client-ca-file": string(server.keys.FrontProxy.CertPEM),
+		"requestheader-allowed-names": `["front-proxy-client"]`, "requestheader-username-headers": `["X-Remote-User"]`, "requestheader-uid-headers": `["X-Remote-Uid"]`,
+		"requestheader-group-headers": `["X-Remote-Group"]`, "requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
+	} {
+		if found.Data[key] != want {
+			t.Errorf("%s is %q, want %q", key, found.Data[key], want)
+		}
+	}
+	client := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: trustName}, Data: map[string]string{"more": "1", "client-ca-file": "old"}})
+	for range 2 {
+		if err := ensureTrust(t.Context(), client, map[string]string{"client-ca-file": "new"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writes := 0
+	for _, action := range client.Actions() {
+		if action.GetVerb() == "update" {
+			writes++
+		}
+	}
+	kept, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), trustName, metav1.GetOptions{})
+	if err != nil || kept.Data["more"] != "1" || kept.Data["client-ca-file"] != "new" || writes != 1 {
+		t.Errorf("%v, %v after %d writes", kept, err, writes)
+	}
 }
