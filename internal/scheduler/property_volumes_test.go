@@ -45,7 +45,7 @@ func newStorage() storage {
 // that a pod is bound only where its volumes are. Writes fail, the binder and the provisioner
 // act late or fail, and the scheduler is restarted.
 func TestRandomWalkOfVolumes(t *testing.T) {
-	for seed := range uint64(150) {
+	for seed := range uint64(80) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := newWorld(t, seed)
 			w.share = 60
