@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,5 +67,5 @@ func (b *bench) upstream(ctx context.Context) (client *kubernetes.Clientset, sto
 		server.Stop()
 		return nil, nil, err
 	}
-	return client, func() { server.Stop() }, nil
+	return client, sync.OnceFunc(func() { server.Stop() }), nil
 }
