@@ -331,6 +331,9 @@ func (c *cycle) nominatedOn(node string) []*model.Pod {
 func (c *cycle) best(nodes []*model.Node) *model.Node {
 	total, part := c.scratch(len(nodes))
 	for _, score := range c.scores {
+		if s, selective := score.Score.(plugin.Selective); selective && !s.Applies(c.cluster, c.pod) {
+			continue
+		}
 		clear(part)
 		score.Score.Score(c.cluster, c.pod, nodes, part)
 		for i := range part {

@@ -181,10 +181,12 @@ func changesDevicesOf(cluster *model.Cluster, event *Event, pod *model.Pod) bool
 	return false
 }
 
+// Applies reports whether a claim of a pod has a prioritized list (KEP-4816).
+func (devices) Applies(cluster *model.Cluster, pod *model.Pod) bool {
+	return len(pod.Spec.ResourceClaims) > 0 && hasAlternatives(cluster.Devices, pod)
+}
+
 func (f devices) Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.Node, scores []int64) {
-	if !hasAlternatives(cluster.Devices, pod) {
-		return
-	}
 	check, _ := f.For(cluster, pod)
 	devices, _ := check.(*deviceCheck)
 	if devices == nil {
@@ -196,11 +198,7 @@ func (f devices) Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.No
 	normalize(scores, false)
 }
 
-// hasAlternatives reports whether a claim of a pod has a prioritized list (KEP-4816).
 func hasAlternatives(devices *model.Devices, pod *model.Pod) bool {
-	if len(pod.Spec.ResourceClaims) == 0 {
-		return false
-	}
 	claims, _ := resourceClaims(devices, pod)
 	for _, claim := range claims {
 		for _, request := range claim.Spec.Devices.Requests {

@@ -107,6 +107,12 @@ type Score interface {
 	Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.Node, scores []int64)
 }
 
+// A Selective score applies to few pods, and is not called for the others.
+type Selective interface {
+	Score
+	Applies(cluster *model.Cluster, pod *model.Pod) bool
+}
+
 // Weighted is a score with its weight.
 type Weighted struct {
 	Score

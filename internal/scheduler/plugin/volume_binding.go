@@ -116,6 +116,9 @@ func capacityGrew(before, after *storagev1.CSIStorageCapacity) bool {
 	return is != nil && (was == nil || is.Cmp(*was) > 0)
 }
 
+// Applies reports whether a pod has claims.
+func (volumeBinding) Applies(_ *model.Cluster, pod *model.Pod) bool { return len(pod.Claims) > 0 }
+
 func (volumeBinding) Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.Node, scores []int64) {
 	check, _ := volumeBinding{}.For(cluster, pod)
 	bindable, _ := check.(*bindable)
