@@ -63,7 +63,7 @@ build: ## build bin/kindred
 
 lint: ## gofmt, go vet and staticcheck
 	@echo "gofmt"; unformatted=$$(git ls-files '*.go' | xargs gofmt -l); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
-	@echo "go vet"; go vet ./... && for m in kindredtest test/clients test/conformance; do (cd $$m && go vet ./...) || exit 1; done
+	@echo "go vet"; go vet ./... && for m in kindredtest test/clients test/conformance test/servers/adapter; do (cd $$m && go vet ./...) || exit 1; done
 	@echo "staticcheck"; go run $(STATICCHECK) ./... && for m in kindredtest test/conformance; do (cd $$m && go run $(STATICCHECK) ./...) || exit 1; done
 
 unit: test-deps ## run the unit tests, concurrent packages with the race detector

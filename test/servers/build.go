@@ -21,7 +21,7 @@ const upstreamVersion = "v1.37.1"
 const UpstreamStamp = "-s -w -X k8s.io/component-base/version.gitVersion=" + upstreamVersion +
 	" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37"
 
-// Program is a program that a module requires and does not contain.
+// Program is a program of a module, or of one that it requires.
 type Program struct {
 	Name, Package string
 	LDFlags       string
@@ -33,6 +33,13 @@ var (
 	etcdProgram      = Program{Name: "etcd", Package: "go.etcd.io/etcd/server/v3", LDFlags: "-s -w"}
 	apiserverProgram = kubernetesProgram("kube-apiserver")
 )
+
+// BuildMetricsAdapter builds the adapter of custom and external metrics, as [BuildUpstream] does, and
+// returns its path.
+func BuildMetricsAdapter(ctx context.Context, dir string) (string, error) {
+	program := Program{Name: "metrics-adapter", Package: ".", LDFlags: "-s -w"}
+	return program.Build(ctx, filepath.Join(dir, "adapter"), filepath.Join(dir, "bin"))
+}
 
 // kubernetesProgram returns one of the programs of Kubernetes.
 func kubernetesProgram(name string) Program {
@@ -106,8 +113,12 @@ func (p Program) key(ctx context.Context, module string) (string, error) {
 		return "", err
 	}
 	key := kept.NewKey(p, compiler)
-	for _, name := range []string{"go.mod", "go.sum"} {
-		if err := key.AddFile(filepath.Join(module, name)); err != nil {
+	files, err := filepath.Glob(filepath.Join(module, "*.go"))
+	if err != nil {
+		return "", err
+	}
+	for _, file := range append(files, filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum")) {
+		if err := key.AddFile(file); err != nil {
 			return "", err
 		}
 	}
