@@ -23,38 +23,6 @@ const (
 	limit = 3 * time.Minute
 )
 
-// scaleUp measures the time from the creation of a Deployment until the last of its pods is
-// observed Running.
-func scaleUp(ctx context.Context, b *bench) (float64, error) {
-	c, client, err := b.startWithClient(ctx, "--no-node", "--simulated-nodes", "20")
-	if err != nil {
-		return 0, err
-	}
-	defer c.stop()
-	pods, err := client.CoreV1().Pods(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		return 0, err
-	}
-	var took time.Duration
-	err = c.profiled(ctx, func() error {
-		began := time.Now()
-		_, err := client.AppsV1().Deployments(metav1.NamespaceDefault).Create(ctx, deployment(replicas), metav1.CreateOptions{})
-		if err != nil {
-			return err
-		}
-		running := map[string]bool{}
-		err = await(ctx, pods, func(e watch.Event) bool {
-			if pod, ok := e.Object.(*corev1.Pod); ok && pod.Status.Phase == corev1.PodRunning {
-				running[pod.Name] = true
-			}
-			return len(running) == replicas
-		})
-		took = time.Since(began)
-		return err
-	})
-	return took.Seconds(), err
-}
-
 func deployment(replicas int32) *appsv1.Deployment {
 	template := pod("")
 	return &appsv1.Deployment{

@@ -47,7 +47,12 @@ func figures() []figure {
 		{name: "memory", what: "RSS 30 s idle, one real node", unit: "MB", target: 250, measure: idleMemory},
 		{name: "create-configmaps", what: "ConfigMap creates over HTTPS, 32 clients", unit: "/s", target: 2500, atLeast: true, measure: createConfigMaps},
 		{name: "create-pods", what: "Pod creates over HTTPS, 32 clients", unit: "/s", target: 1500, atLeast: true, measure: createPods},
-		{name: "scale", what: "Deployment 0 to 300 Running, 20 simulated nodes", unit: "s", target: 2.5, measure: scaleUp},
+		{name: "scale", what: "Deployment 0 to 300 Running, 20 simulated nodes", unit: "s", target: 0.6, measure: on20Nodes(workload{measure: scaleTo(replicas)})},
+		{name: "scale-2000", what: "Deployment 0 to 2,000 Running", unit: "s", target: 4, measure: on20Nodes(workload{measure: scaleTo(manyReplicas)})},
+		{name: "delete-2000", what: "deletion of these 2,000, until all are gone", unit: "s", target: 1.5, measure: on20Nodes(workload{prepare: scaleTo(manyReplicas), measure: deleteDeployment(manyReplicas)})},
+		{name: "rollout", what: "rolling update of 300 pods, maxSurge 25 %", unit: "s", target: 2.5, measure: on20Nodes(workload{prepare: scaleTo(replicas), measure: rollOut})},
+		{name: "job", what: "Job of 1,000 completions, parallelism 100", unit: "s", target: 5, measure: on20Nodes(workload{measure: runJob})},
+		{name: "statefulset", what: "StatefulSet of 100 pods in parallel, until Running", unit: "s", target: 1, measure: on20Nodes(workload{measure: startSet})},
 		{name: "cronjobs", what: "1,000 CronJobs due in the same second, all started", unit: "s", target: 3, measure: startCronJobs},
 		{name: "cronjobs-upstream", what: "the same, upstream ÷", unit: "", target: 1, atLeast: true, measure: cronJobsBesideUpstream},
 		{name: "collect", what: "background collection of 5,000 dependents", unit: "/s", target: 4000, atLeast: true, measure: collect(background, dependents, 1)},
@@ -61,6 +66,7 @@ func figures() []figure {
 		{name: "undelete-100000", what: "undeletion of an owner with 100,000 dependents", unit: "s", target: 300, measure: undelete(20 * dependents)},
 		{name: "undelete-list", what: "list of 5,000 deletions that can be undone", unit: "s", target: 1, measure: undeleteList},
 		{name: "pod-start", what: "real pod, create to Ready, median of 20", unit: "s", target: 0.25, measure: podStart},
+		{name: "claim", what: "claim and real pod, create to Ready, median of 20", unit: "s", target: 0.3, measure: claimToReady},
 		{name: "pod-stop", what: "real pod that obeys TERM, delete to gone, median of 20", unit: "s", target: 0.3, measure: podStop},
 	}
 }

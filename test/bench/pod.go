@@ -72,10 +72,13 @@ func podTimes(ctx context.Context, b *bench) (started, stopped []time.Duration, 
 }
 
 // onePod starts and stops one pod, and returns how long each took.
-func onePod(ctx context.Context, client kubernetes.Interface, name string) (start, stop time.Duration, err error) {
+func onePod(ctx context.Context, client kubernetes.Interface, name string, change ...func(*corev1.Pod)) (start, stop time.Duration, err error) {
 	pods := client.CoreV1().Pods(metav1.NamespaceDefault)
 	pod := pod(name)
 	pod.Spec.Containers[0].Command = []string{"sh", "-c", exitOnTERM}
+	for _, f := range change {
+		f(pod)
+	}
 	events, err := pods.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
 	if err != nil {
 		return 0, 0, err
