@@ -236,7 +236,7 @@ func TestUndeleteAsItWas(t *testing.T) {
 	s.kubectl("rollout", "status", "statefulset/sts")
 
 	var kinds []string
-	for kind := range strings.Lines(s.kubectl("api-resources", "--namespaced", "--verbs=list,get", "-o", "name")) {
+	for kind := range strings.Lines(s.kubectl("api-resources", "--namespaced", "--verbs=create,list,get", "-o", "name")) {
 		kind = strings.TrimSpace(kind)
 		if remade := []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpoints", "endpointslices.discovery.k8s.io"}; !slices.Contains(remade, kind) {
 			kinds = append(kinds, kind)
