@@ -27,7 +27,7 @@ const Name = "cronjob-controller"
 
 // workers limits the CronJobs that are reconciled at a time. Many are due in the same second, and a
 // worker mostly waits for its two writes to reach the disk.
-const workers = 32
+const workers = 128
 
 var kind = batchv1.SchemeGroupVersion.WithKind("CronJob")
 
