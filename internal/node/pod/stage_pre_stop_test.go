@@ -6,6 +6,7 @@ package pod
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -39,6 +40,9 @@ func TestPreStopDeadline(t *testing.T) {
 	s.running()
 	cancelled := make(chan struct{})
 	s.node.hook = func(ctx context.Context) (string, error) {
+		for !s.clock.HasWaiters() { // the stage waits for the deadline
+			runtime.Gosched()
+		}
 		s.clock.Step(time.Second)
 		<-ctx.Done()
 		close(cancelled)
