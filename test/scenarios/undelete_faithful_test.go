@@ -176,8 +176,19 @@ var differs = [][]string{
 }
 
 // differsOf are further fields of a kind: a pod starts again, so its Deployment becomes available
-// again, and a terminated pod is not on a node.
-var differsOf = map[string][][]string{"Pod": {{"status"}, {"spec", "nodeName"}}, "Deployment": {{"status", "conditions"}}}
+// again, its disruption budget allows disruptions again, and its autoscaler measures again. A
+// terminated pod is not on a node.
+var differsOf = map[string][][]string{
+	"Pod":                     {{"status"}, {"spec", "nodeName"}},
+	"Deployment":              {{"status", "conditions"}},
+	"PodDisruptionBudget":     {{"status", "conditions"}},
+	"HorizontalPodAutoscaler": {{"status"}},
+}
+
+// hasNewStatus reports whether the whole status of a kind differs.
+func hasNewStatus(kind string) bool {
+	return slices.ContainsFunc(differsOf[kind], func(path []string) bool { return slices.Equal(path, []string{"status"}) })
+}
 
 // portrait returns all objects of a namespace with the fields that an undeletion restores, with
 // names instead of UIDs.
@@ -195,7 +206,7 @@ func (s *session) portrait(kinds string) map[string]string {
 	for _, o := range list.Items {
 		managers := []string{}
 		for _, field := range o.GetManagedFields() {
-			if o.GetKind() != "Pod" || field.Subresource != "status" {
+			if field.Subresource != "status" || !hasNewStatus(o.GetKind()) {
 				managers = append(managers, fmt.Sprintf("%s %s %s %s", field.Manager, field.Operation, field.Subresource, field.FieldsV1))
 			}
 		}
