@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
@@ -89,8 +90,8 @@ func rollOut(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return err
 	}
-	d.Spec.Template.Spec.Containers[0].Image = "any:v2"
-	if d, err = deployments.Update(ctx, d, metav1.UpdateOptions{}); err != nil {
+	change := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":"any:v2"}]}}}}`, d.Spec.Template.Spec.Containers[0].Name)
+	if d, err = deployments.Patch(ctx, "bench", types.StrategicMergePatchType, []byte(change), metav1.PatchOptions{}); err != nil {
 		return err
 	}
 	return await(ctx, events, func(e watch.Event) bool {
