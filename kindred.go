@@ -34,7 +34,7 @@ const (
 	// DefaultReserveDisk is how many bytes must stay free on the disk of the data directory.
 	// With less, writes are refused and /readyz fails.
 	DefaultReserveDisk = 256 << 20
-	// DefaultTerminatedPodGCThreshold is how many pods that have ended are kept, as upstream.
+	// DefaultTerminatedPodGCThreshold is the number of ended pods to keep, upstream's.
 	DefaultTerminatedPodGCThreshold = 12500
 )
 

@@ -51,7 +51,7 @@ type Config struct {
 	SimulatedNodes int
 	// ReserveDisk is how many bytes must stay free for writes to be accepted.
 	ReserveDisk uint64
-	// TerminatedPods is how many ended pods are kept; all if it is not positive.
+	// TerminatedPods is the number of ended pods to keep. If it is not positive, all are kept.
 	TerminatedPods int
 	// RuntimeConfig enables and disables built-in API versions and resources.
 	RuntimeConfig map[string]string

@@ -46,7 +46,7 @@ type Options struct {
 	Sign certificates.Signer
 	// Token issues tokens of service accounts that are stored in Secrets.
 	Token serviceaccount.IssueToken
-	// TerminatedPods is how many ended pods are kept; all if it is not positive.
+	// TerminatedPods is the number of ended pods to keep. If it is not positive, all are kept.
 	TerminatedPods int
 	// LocalPath are the nodes on which volumes of the default StorageClass are provisioned.
 	LocalPath localpath.Nodes

@@ -35,7 +35,7 @@ func (l Layout) LinkNode(link string) error {
 func (l Layout) UnlinkNode(link string) error {
 	target, err := os.Readlink(link)
 	if err != nil || resolve(target) != resolve(l.Node()) {
-		return nil // it is somebody else's, or gone
+		return nil // it belongs to another object, or is gone
 	}
 	return os.Remove(link)
 }

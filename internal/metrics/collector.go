@@ -25,7 +25,7 @@ const (
 	Interval = 15 * time.Second
 	// timeout is for one node, in real time.
 	timeout = 10 * time.Second
-	// atOnce is how many nodes are read at a time.
+	// atOnce is the number of nodes that are read at a time.
 	atOnce = 8
 	// path is where nodes report.
 	path = "/metrics/resource"

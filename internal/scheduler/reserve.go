@@ -28,10 +28,10 @@ import (
 // After an error, or bindTimeout in state waiting, the pod is removed from its node and tried again
 // after its backoff. What was written remains, and the next attempt is based on it.
 
-// bindTimeout is how long a pod waits (upstream: VolumeBindingArgs.bindTimeoutSeconds).
+// bindTimeout is the time limit of a reservation (upstream: VolumeBindingArgs.bindTimeoutSeconds).
 const bindTimeout = 600 * time.Second
 
-// deadline is when a pod has waited for too long.
+// deadline is the time at which a reservation fails.
 type deadline struct {
 	binding *binding
 	at      time.Time

@@ -20,7 +20,7 @@ import (
 const (
 	// cronJobs are due in the same second.
 	cronJobs = 1000
-	// planting is how long the creation of the CronJobs may take. They must exist before they are due.
+	// planting is the time limit for creating the CronJobs. They must exist before they are due.
 	planting = 20 * time.Second
 )
 

@@ -38,7 +38,7 @@ type reconciler struct {
 	memory map[string]map[string]*seen
 }
 
-// seen is what the controller remembers of a place.
+// seen is the controller's memory of a place.
 type seen struct {
 	// attachment is the one that the rest is about, or "".
 	attachment types.UID

@@ -13,7 +13,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// unmountLimit is how long a node that is not ready may use a volume that no pod needs there, as upstream.
+// unmountLimit is the time after which a volume that no pod needs is detached from a node that is not
+// ready, although the node may still use it. It is upstream's.
 const unmountLimit = 6 * time.Minute
 
 // place is one node, as far as it concerns a volume.
@@ -54,7 +55,7 @@ type decision struct {
 	step
 	// problem explains to the users of the place why they have to wait; "" if they need not.
 	problem func(user *corev1.Pod) string
-	// after is when to decide again; 0 for at the next change.
+	// after is the delay until the next decision; 0 if it can wait for the next change.
 	after time.Duration
 }
 

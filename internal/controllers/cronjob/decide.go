@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/schedule"
 )
 
-// manyMissed is how many starts may be missed without a warning.
+// manyMissed is the number of starts that may be missed without a warning.
 const manyMissed = 100
 
 // decision is what to do for a CronJob now.

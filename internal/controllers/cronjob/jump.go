@@ -19,7 +19,8 @@ const (
 	// jumpInterval is the time between two checks of the clock. A start that a jump makes due may be
 	// this late.
 	jumpInterval = 5 * time.Second
-	// jumpTolerance is how far the wall clock may drift within an interval, as when NTP adjusts it.
+	// jumpTolerance is the drift of the wall clock that is tolerated in an interval, for example when NTP
+	// adjusts it.
 	jumpTolerance = 500 * time.Millisecond
 )
 

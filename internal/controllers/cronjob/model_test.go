@@ -24,7 +24,7 @@ import (
 type model struct {
 	*bench
 	rng *rand.Rand
-	// writesLeft is how many writes the process does before it is killed; < 0 means all.
+	// writesLeft is the number of writes before the process is killed; negative for no limit.
 	writesLeft int
 	// seen has the Job of each scheduled time.
 	seen map[string]types.UID

@@ -28,7 +28,7 @@ type scales struct {
 	served discovery.DiscoveryInterface
 }
 
-// scale is what an owner is scaled to. Pods of a Deployment's ReplicaSets have one scale, the
+// scale is the number of replicas that an owner requests. Pods of a Deployment's ReplicaSets have one scale, the
 // Deployment's.
 type scale struct {
 	owner    types.UID

@@ -20,7 +20,8 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// staleAfter is how long a pod may have the condition DisruptionTarget without being deleted.
+// staleAfter is the time after which the condition DisruptionTarget of a pod that was not deleted is
+// stale.
 const staleAfter = 2 * time.Minute
 
 // addStale registers the queue that resets the condition DisruptionTarget of pods that were not

@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// deletionTimeout is how long the deletion of an evicted pod may take to be observed.
+// deletionTimeout is the time limit for observing the deletion of an evicted pod.
 const deletionTimeout = 2 * time.Minute
 
 // needsScale reports whether a budget depends on the scale of the pods' owners.

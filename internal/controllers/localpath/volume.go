@@ -67,7 +67,7 @@ func isSimulated(v *corev1.PersistentVolume) bool {
 
 // remove deletes a volume, then removes its directory, then the finalizer that keeps the volume until then.
 // The deletion comes first because it fails if the volume was bound again in the meantime, as an undeletion of its
-// claim does; afterwards nobody can bind it.
+// claim does; afterwards the volume cannot be bound.
 func (p *provisioner) remove(ctx context.Context, v *corev1.PersistentVolume) error {
 	if v.DeletionTimestamp == nil {
 		return p.client.Delete(ctx, v, client.Preconditions{UID: &v.UID, ResourceVersion: &v.ResourceVersion})

@@ -14,7 +14,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 )
 
-// surroundings is what the decision about a claim depends on.
+// surroundings holds the objects on which the decision about a claim depends.
 type surroundings struct {
 	// volumes has the volumes that the claim may be bound to.
 	volumes []*corev1.PersistentVolume

@@ -5,6 +5,7 @@ package persistentvolume
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func mismatch(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) e
 	requested, capacity := claim.Spec.Resources.Requests[corev1.ResourceStorage], v.Spec.Capacity[corev1.ResourceStorage]
 	switch {
 	case v.DeletionTimestamp != nil:
-		return errors.New("the volume is marked for deletion \"" + v.Name + "\"")
+		return fmt.Errorf("the volume is marked for deletion %q", v.Name)
 	case capacity.Cmp(requested) < 0:
 		return errors.New("requested PV is too small")
 	case volume.GetPersistentVolumeClass(v) != volume.GetPersistentVolumeClaimClass(claim):

@@ -51,7 +51,7 @@ func isReleased(v *corev1.PersistentVolume) bool {
 }
 
 // decideMisbound decides about a volume whose claim is bound to another one. If it was provisioned for
-// this claim, nobody else needs it.
+// this claim, no other claim needs it.
 func decideMisbound(v *corev1.PersistentVolume) volumeStep {
 	if metav1.HasAnnotation(v.ObjectMeta, volume.AnnDynamicallyProvisioned) && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
 		return release(v)

@@ -25,7 +25,7 @@ type moment struct {
 	replicas int32
 }
 
-// memory is what the limits of one autoscaler depend on besides its object.
+// memory is the history on which the limits of one autoscaler depend.
 type memory struct {
 	// recommendations are the results of the metrics, before any limit.
 	recommendations []moment

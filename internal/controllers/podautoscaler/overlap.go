@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// known is what is remembered of the autoscalers between two passes.
+// known is the memory of the autoscalers between two passes.
 type known struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]*autoscaler

@@ -80,7 +80,7 @@ type reconciler struct {
 	client client.Client
 	live   client.Reader
 	clock  clock.PassiveClock
-	// threshold is how many ended pods are kept.
+	// threshold is the number of ended pods to keep.
 	threshold int
 	// missing holds since when a node of pods is not in the cache. There is one worker,
 	// so it needs no lock.

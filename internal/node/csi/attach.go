@@ -17,7 +17,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// attachLimit is how long an attempt to set a volume up waits for it to be attached, upstream's.
+// attachLimit is the time for which an attempt to set up a volume waits for its attachment. It is
+// upstream's.
 const attachLimit = 2*time.Minute + 3*time.Second
 
 // ErrNotAttached is returned for a volume that is not attached yet. Its progress is reported elsewhere.

@@ -46,7 +46,7 @@ func (p place) record() string {
 	return filepath.Join(p.dir(), recordFile)
 }
 
-// target is where the volume is published for the pod.
+// target is the path at which the volume is published for the pod.
 func (p place) target() string {
 	if p.block {
 		return filepath.Join(p.shared(), "volumeDevices", "publish", p.volume, string(p.pod))
@@ -58,7 +58,7 @@ func (p place) blockData() string {
 	return filepath.Join(p.shared(), "volumeDevices", p.volume, "data")
 }
 
-// staging is where the volume is staged for all pods.
+// staging is the path at which the volume is staged for all pods.
 func (p place) staging(driver, handle string) string {
 	if p.block {
 		return filepath.Join(p.shared(), "volumeDevices", "staging", p.volume)

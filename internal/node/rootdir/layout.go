@@ -54,7 +54,7 @@ func (l Layout) SharedVolumesDir(kind string) string {
 	return filepath.Join(l.Root, "plugins", "kubernetes.io", kind)
 }
 
-// RegistryDir is where drivers put the sockets with which they register.
+// RegistryDir is the directory of the sockets with which drivers register.
 func (l Layout) RegistryDir() string { return filepath.Join(l.Root, "plugins_registry") }
 
 // HostsFile is the pod's /etc/hosts.

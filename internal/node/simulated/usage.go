@@ -81,7 +81,7 @@ func (c *counter) advance(now time.Time, cpu resource.Quantity) {
 // counters are those of the containers of one node, by pod and container.
 type counters map[types.UID]map[string]counter
 
-// usage is what is remembered between two samples, by node.
+// usage holds the CPU counters of the last sample, by node.
 type usage struct {
 	mu       sync.Mutex
 	counters map[string]counters

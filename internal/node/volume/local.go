@@ -45,7 +45,7 @@ func (m *Manager) localPath(uid types.UID, pv string) string {
 	return filepath.Join(m.options.Layout.VolumesDir(uid), localDir, pv)
 }
 
-// deviceMount is where a device is mounted for all pods.
+// deviceMount returns the directory at which a device is mounted for all pods.
 func (m *Manager) deviceMount(pv string) string {
 	return filepath.Join(m.options.Layout.SharedVolumesDir("local-volume"), "mounts", pv)
 }
