@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ type csiFixture struct {
 	driver   *csitest.Driver
 	settings *storagev1.CSIDriver
 	indexer  cache.Indexer
-	node     *v1.Node
+	node     atomic.Pointer[v1.Node] // read by the agent's goroutines
 	pv       *v1.PersistentVolume
 	claim    *v1.PersistentVolumeClaim
 }
@@ -46,17 +47,17 @@ func newCSIFixture(t *testing.T) *csiFixture {
 	f := &csiFixture{
 		fixture: newFixture(t), driver: csitest.New(t, driverName),
 		indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
-		node:    &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}},
 		settings: &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driverName}, Spec: storagev1.CSIDriverSpec{
 			AttachRequired: ptr.To(false), VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
 		}},
 	}
+	f.node.Store(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}})
 	f.set(t)
-	if err := f.client.Tracker().Add(f.node.DeepCopy()); err != nil {
+	if err := f.client.Tracker().Add(f.node.Load().DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
 	f.options.CSI = &csi.Options{
-		Layout: f.options.Layout, Client: f.client, Clock: f.clock, Node: func() *v1.Node { return f.node },
+		Layout: f.options.Layout, Client: f.client, Clock: f.clock, Node: f.node.Load,
 		Drivers: storagelisters.NewCSIDriverLister(f.indexer), Synced: func() bool { return true },
 	}
 	f.restart(t)
@@ -342,10 +343,10 @@ func TestCSIAttach(t *testing.T) {
 	if err := f.client.Tracker().Add(attachment); err != nil {
 		t.Fatal(err)
 	}
-	node := f.node.DeepCopy()
+	node := f.node.Load().DeepCopy()
 	node.Status.VolumesInUse = []v1.UniqueVolumeName{name}
 	node.Status.VolumesAttached = []v1.AttachedVolume{{Name: name}}
-	f.node = node
+	f.node.Store(node)
 	f.csi.NodeChanged()
 	select {
 	case err := <-done:
