@@ -17,21 +17,25 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// attachLimit is the time for which an attempt to set up a volume waits for its attachment. It is
+// AttachLimit is the time for which an attempt to set up a pod's volumes waits for their attachment. It is
 // upstream's.
-const attachLimit = 2*time.Minute + 3*time.Second
+const AttachLimit = 2*time.Minute + 3*time.Second
 
 // ErrNotAttached is returned for a volume that is not attached yet. Its progress is reported elsewhere.
 var ErrNotAttached = errors.New("timed out waiting for the volume to be attached")
 
-// AwaitAttach waits until the volume is attached, if its driver needs that. The volume must be in the Node's
-// volumesInUse as well: otherwise it may be detached at any time.
-func (m *Manager) AwaitAttach(ctx context.Context, v *Volume) error {
+// ErrTooMany is returned for a volume that is not attached because the node has as many volumes as its driver
+// can attach to it (KEP-4876).
+var ErrTooMany = errors.New("the driver can attach no further volume to the node")
+
+// AwaitAttach waits until the volume is attached, if its driver needs that, but not after a deadline. The volume
+// must be in the Node's volumesInUse as well: otherwise it may be detached at any time.
+func (m *Manager) AwaitAttach(ctx context.Context, v *Volume, deadline time.Time) error {
 	attach, err := m.mustAttach(ctx, v)
 	if err != nil || !attach {
 		return err
 	}
-	limit := m.options.Clock.NewTimer(attachLimit)
+	limit := m.options.Clock.NewTimer(deadline.Sub(m.options.Clock.Now()))
 	defer limit.Stop()
 	for {
 		changed := m.changes()
@@ -41,13 +45,34 @@ func (m *Manager) AwaitAttach(ctx context.Context, v *Volume) error {
 		select {
 		case <-changed:
 		case <-limit.C():
-			return ErrNotAttached
+			return m.whyNotAttached(ctx, v)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	_, err = m.attachment(ctx, v)
 	return err
+}
+
+// whyNotAttached returns ErrTooMany if the driver has reported that, and ErrNotAttached otherwise. As in
+// upstream, a driver reports it only if its CSIDriver says how often the node's limit is to be updated. The
+// limit is then updated at once, so that the scheduler does not choose the node again.
+func (m *Manager) whyNotAttached(ctx context.Context, v *Volume) error {
+	s, err := m.settings(ctx, v.Driver())
+	if err != nil || s.updatePeriod <= 0 {
+		return ErrNotAttached
+	}
+	name := v.AttachmentName(m.options.Node().Name)
+	attachment, err := m.options.Client.StorageV1().VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
+	if err != nil || !isExhausted(attachment.Status.AttachError) {
+		return ErrNotAttached
+	}
+	m.updateCount(ctx, v.Driver())
+	return ErrTooMany
+}
+
+func isExhausted(failure *storagev1.VolumeError) bool {
+	return failure != nil && failure.ErrorCode != nil && *failure.ErrorCode == int32(codes.ResourceExhausted)
 }
 
 func (m *Manager) mustAttach(ctx context.Context, v *Volume) (bool, error) {
@@ -77,9 +102,6 @@ func (m *Manager) attachment(ctx context.Context, v *Volume) (*storagev1.VolumeA
 	case attachment.Status.Attached:
 		return attachment, nil
 	case failure != nil:
-		if failure.ErrorCode != nil && *failure.ErrorCode == int32(codes.ResourceExhausted) {
-			m.updateCount(ctx, v.Driver())
-		}
 		return nil, errors.New(failure.Message)
 	}
 	return nil, fmt.Errorf("volume %v is not attached for volume attachment %v", v.Handle(), name)

@@ -97,7 +97,7 @@ type Refusal struct {
 // Memory is what a worker knows about its pod and cannot read from the runtime. It does not
 // survive the agent: Remember rebuilds what matters from the API's status.
 type Memory struct {
-	// Rejected is set when the node did not admit the pod.
+	// Rejected is set when the node did not admit the pod, or cannot attach its volumes.
 	Rejected *Refusal
 	// Expired is set once activeDeadlineSeconds are over.
 	Expired *Refusal

@@ -25,7 +25,8 @@ type Volumes interface {
 	// Prepare makes every volume present that the pod's containers mount, with its content and
 	// ownership (fsGroup), and keeps API-backed content up to date until Teardown. It is called
 	// before the sandbox is created, and again after an agent restart. Its errors are
-	// VolumeErrors, which the worker records (see VolumeErrors), before it retries with backoff.
+	// VolumeErrors, which the worker records (see VolumeErrors), before it retries with backoff, or
+	// TooManyVolumes, with which the pod fails.
 	Prepare(ctx context.Context, pod *v1.Pod) error
 
 	// Mounts returns the CRI mounts for the container's volumeMounts, in their order. Prepare must
@@ -59,6 +60,13 @@ type VolumeError struct {
 }
 
 func (e *VolumeError) Error() string { return e.Message }
+
+// TooManyVolumes is the failure to attach a volume because the node has as many as it can have (KEP-4876).
+type TooManyVolumes struct {
+	Message string // for the event and the pod's status
+}
+
+func (e *TooManyVolumes) Error() string { return e.Message }
 
 // VolumeErrors returns the failures that an error of Volumes.Prepare has events for.
 func VolumeErrors(err error) []VolumeError {

@@ -57,3 +57,18 @@ func TestEventsOfVolumes(t *testing.T) {
 		t.Errorf("failures %+v", s.memory.Failures)
 	}
 }
+
+// TestTooManyVolumes: a pod whose volumes the node cannot have fails, and is not retried.
+func TestTooManyVolumes(t *testing.T) {
+	s := newStageTest(t, testPod())
+	s.cri.fail["Prepare"] = &TooManyVolumes{Message: "Node has reached its volume attachment limit, rejecting pod."}
+	s.do(Action{Kind: PrepareVolumes})
+	want := []string{"Warning VolumeAttachmentLimitExceeded Node has reached its volume attachment limit, rejecting pod."}
+	if diff := cmp.Diff(want, s.takeEvents()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	refusal := &Refusal{Reason: "VolumeAttachmentLimitExceeded", Message: "Node has reached its volume attachment limit, rejecting pod."}
+	if diff := cmp.Diff(refusal, s.memory.Rejected); diff != "" || len(s.memory.Failures) > 0 {
+		t.Errorf("failures %v, rejected (-want +got):\n%s", s.memory.Failures, diff)
+	}
+}

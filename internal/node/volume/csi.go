@@ -43,10 +43,27 @@ func (m *Manager) after(d time.Duration) time.Time { return m.options.Clock.Now(
 func (v csiVolume) path() string   { return v.manager.Path(v.volume) }
 func (v csiVolume) readOnly() bool { return v.volume.IsReadOnly() }
 
+// attach implements attachable. A volume that is published needs no driver.
+func (v csiVolume) attach(ctx context.Context, deadline time.Time) error {
+	if v.manager.IsPublished(v.volume) {
+		return nil
+	}
+	err := v.manager.AwaitAttach(ctx, v.volume, deadline)
+	if isUnattached(err) || ctx.Err() != nil {
+		err = waiting{err}
+	}
+	return mountStep("WaitForAttach", err)
+}
+
+// isUnattached reports whether an error is that a volume was not attached in time.
+func isUnattached(err error) bool {
+	return errors.Is(err, csi.ErrNotAttached) || errors.Is(err, csi.ErrTooMany)
+}
+
 func (v csiVolume) prepare(ctx context.Context) (time.Time, error) {
 	if !v.manager.IsPublished(v.volume) {
-		if err := v.stage(ctx); err != nil {
-			return time.Time{}, err
+		if err := v.manager.Stage(ctx, v.volume); err != nil {
+			return time.Time{}, mountStep("MountDevice", err)
 		}
 	}
 	if err := v.manager.Publish(ctx, v.volume); err != nil {
@@ -58,18 +75,6 @@ func (v csiVolume) prepare(ctx context.Context) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// stage brings the volume to the node.
-func (v csiVolume) stage(ctx context.Context) error {
-	err := v.manager.AwaitAttach(ctx, v.volume)
-	if errors.Is(err, csi.ErrNotAttached) || ctx.Err() != nil {
-		err = waiting{err}
-	}
-	if err != nil {
-		return mountStep("WaitForAttach", err)
-	}
-	return mountStep("MountDevice", v.manager.Stage(ctx, v.volume))
-}
-
 func (v csiVolume) expand(ctx context.Context, size int64) (csi.Outcome, error) {
 	return v.manager.Expand(ctx, v.volume, size)
 }
@@ -79,18 +84,27 @@ type csiDevice struct{ csiVolume }
 
 func (v csiDevice) path() string { return "" }
 
+func (v csiDevice) attach(ctx context.Context, deadline time.Time) error {
+	return asMapStep(v.csiVolume.attach(ctx, deadline))
+}
+
 func (v csiDevice) prepare(ctx context.Context) (time.Time, error) {
 	again, err := v.csiVolume.prepare(ctx)
+	return again, asMapStep(err)
+}
+
+// asMapStep returns the failure of a step of a device.
+func asMapStep(err error) error {
 	var step *stepError
 	if !errors.As(err, &step) {
-		return again, err
+		return err
 	}
 	names := map[string]string{
 		"MountVolume.WaitForAttach failed": "WaitForAttach",
 		"MountVolume.MountDevice failed":   "SetUpDevice",
 		"MountVolume.SetUp failed":         "MapPodDevice",
 	}
-	return again, mapStep(names[step.step], step.err)
+	return mapStep(names[step.step], step.err)
 }
 
 // device returns where the driver has published the device.

@@ -26,6 +26,7 @@ import (
 	"github.com/kindred-project/kindred/internal/mounts"
 	"github.com/kindred-project/kindred/internal/node/csi"
 	"github.com/kindred-project/kindred/internal/node/csi/csitest"
+	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
 const driverName = "test.csi.example.com"
@@ -375,6 +376,79 @@ func TestCSIAttach(t *testing.T) {
 	}
 	f.tornDown(t, pod.UID)
 	f.nothingLeft(t)
+}
+
+// TestCSIVolumeIsNotAttached: an attempt ends when the time for attachment is over. A pod fails only if the driver
+// has reported that the node has too many volumes, and says how often the limit changes.
+func TestCSIVolumeIsNotAttached(t *testing.T) {
+	exhausted := &storagev1.VolumeError{Message: "full", ErrorCode: ptr.To(int32(codes.ResourceExhausted))}
+	for name, c := range map[string]struct {
+		period  *int64
+		failure *storagev1.VolumeError
+		tooMany bool
+	}{
+		"no error":              {period: ptr.To(int64(60))},
+		"another error":         {period: ptr.To(int64(60)), failure: &storagev1.VolumeError{Message: "broken", ErrorCode: ptr.To(int32(codes.Internal))}},
+		"error without a code":  {period: ptr.To(int64(60)), failure: &storagev1.VolumeError{Message: "full"}},
+		"limit does not change": {failure: exhausted},
+		"too many volumes":      {period: ptr.To(int64(60)), failure: exhausted, tooMany: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newCSIFixture(t)
+			f.settings.Spec.AttachRequired, f.settings.Spec.NodeAllocatableUpdatePeriodSeconds = nil, c.period
+			f.set(t)
+			f.restart(t)
+			f.driver.SetInfo(&csispec.NodeGetInfoResponse{NodeId: "node-id", MaxVolumesPerNode: 3})
+			pod := podWith(claimVolume("v", false), configMapVolume("missing", "missing"))
+			attachment := &storagev1.VolumeAttachment{
+				ObjectMeta: metav1.ObjectMeta{Name: (&csi.Volume{Pod: pod, PV: f.pv}).AttachmentName("node")},
+				Status:     storagev1.VolumeAttachmentStatus{AttachError: c.failure},
+			}
+			if err := f.client.Tracker().Add(attachment); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- f.Prepare(t.Context(), pod) }()
+			err := f.stepUntil(t, done, csi.AttachLimit)
+			var tooMany *nodepod.TooManyVolumes
+			if errors.As(err, &tooMany) != c.tooMany {
+				t.Fatalf("error %v", err)
+			}
+			node, err := f.client.StorageV1().CSINodes().Get(t.Context(), "node", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if updated := node.Spec.Drivers[0].Allocatable != nil; updated != c.tooMany {
+				t.Errorf("the limit was updated: %t", updated)
+			}
+			if !c.tooMany {
+				return
+			}
+			want := "Node has reached its volume attachment limit, rejecting pod. " +
+				"unmounted volumes=[missing v], unattached volumes=[v], failed to process volumes=[]: context deadline exceeded"
+			if tooMany.Message != want {
+				t.Errorf("message %q", tooMany.Message)
+			}
+		})
+	}
+}
+
+// stepUntil steps the clock once the attempt waits, and returns its result.
+func (f *csiFixture) stepUntil(t *testing.T, done <-chan error, d time.Duration) error {
+	t.Helper()
+	for range 1000 {
+		select {
+		case err := <-done:
+			t.Fatalf("not waiting: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+		if f.clock.HasWaiters() {
+			f.clock.Step(d)
+			return <-done
+		}
+	}
+	t.Fatal("no attempt waits")
+	return nil
 }
 
 // TestDriverDies: a driver that dies in a call is called again; nothing is mounted twice.

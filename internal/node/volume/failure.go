@@ -4,11 +4,14 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/kindred-project/kindred/internal/node/csi"
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 )
 
@@ -48,14 +51,21 @@ type unresolved struct{ error }
 // waiting is a state that passes without an event: another part of the cluster reports its progress.
 type waiting struct{ error }
 
+func (w waiting) Unwrap() error { return w.error }
+
 // failures collects the failures of one attempt to prepare a pod's volumes.
 type failures struct {
 	list       []error
 	unresolved map[string]error // by the volume's name in the pod
+	// unmounted and unattached are names of the pod's volumes, the latter of those that were not attached in
+	// time. tooMany is set if the node's driver cannot attach one of them.
+	unmounted, unattached []string
+	tooMany               bool
 }
 
 // add takes a failure of a volume. volume is its name in events: the persistent volume's, if it has one.
 func (f *failures) add(name, volume string, err error) {
+	f.unmounted = append(f.unmounted, name)
 	var missing unresolved
 	if errors.As(err, &missing) {
 		if f.unresolved == nil {
@@ -63,6 +73,10 @@ func (f *failures) add(name, volume string, err error) {
 		}
 		f.unresolved[name] = err
 		return
+	}
+	if isUnattached(err) {
+		f.unattached = append(f.unattached, name)
+		f.tooMany = f.tooMany || errors.Is(err, csi.ErrTooMany)
 	}
 	var step *stepError
 	if !errors.As(err, &step) {
@@ -77,8 +91,13 @@ func (f *failures) add(name, volume string, err error) {
 	})
 }
 
-// err returns all failures, one for each event, or nil.
+// err returns all failures, one for each event, or nil. The pod cannot start on this node if the node has too
+// many volumes.
 func (f *failures) err() error {
+	if f.tooMany {
+		return &nodepod.TooManyVolumes{Message: "Node has reached its volume attachment limit, rejecting pod. " +
+			f.missing(f.unmounted, f.unattached, context.DeadlineExceeded.Error())}
+	}
 	list := f.list
 	if len(f.unresolved) > 0 {
 		list = append(list, &nodepod.VolumeError{Reason: failedMount, Message: f.unprocessed()})
@@ -91,14 +110,16 @@ func (f *failures) err() error {
 
 // unprocessed is upstream's text for volumes that could not be resolved.
 func (f *failures) unprocessed() string {
-	var names, texts []string
-	for name := range f.unresolved {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(f.unresolved))
+	var texts []string
 	for _, name := range names {
 		texts = append(texts, f.unresolved[name].Error())
 	}
-	return fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=%v, unattached volumes=[], failed to process volumes=%v: %s",
-		names, names, strings.Join(texts, "; "))
+	return "Unable to attach or mount volumes: " + f.missing(names, nil, strings.Join(texts, "; "))
+}
+
+// missing is upstream's list of the volumes that a pod lacks.
+func (f *failures) missing(unmounted, unattached []string, reason string) string {
+	return fmt.Sprintf("unmounted volumes=%v, unattached volumes=%v, failed to process volumes=%v: %s",
+		slices.Sorted(slices.Values(unmounted)), slices.Sorted(slices.Values(unattached)), slices.Sorted(maps.Keys(f.unresolved)), reason)
 }

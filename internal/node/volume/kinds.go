@@ -23,6 +23,11 @@ type volume interface {
 	prepare(ctx context.Context) (again time.Time, err error)
 }
 
+// attachable is a volume that another part of the cluster attaches to the node before it can be prepared.
+type attachable interface {
+	attach(ctx context.Context, deadline time.Time) error
+}
+
 // The directories of upstream's kubelet, which backup and debugging tools know.
 const (
 	emptyDirDir    = "kubernetes.io~empty-dir"

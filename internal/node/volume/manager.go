@@ -157,11 +157,12 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod) error {
 func (m *Manager) prepare(ctx context.Context, pod *v1.Pod) error {
 	var again time.Time
 	var failed failures
+	deadline := m.after(csi.AttachLimit)
 	for _, spec := range m.resolveAll(ctx, pod, &failed) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		due, err := m.prepareOne(ctx, pod, spec)
+		due, err := m.prepareOne(ctx, pod, spec, deadline)
 		if err != nil {
 			failed.add(spec.Name, m.eventName(pod, spec), err)
 			continue
@@ -226,10 +227,16 @@ func (m *Manager) eventName(pod *v1.Pod, spec *v1.Volume) string {
 	return spec.Name
 }
 
-func (m *Manager) prepareOne(ctx context.Context, pod *v1.Pod, spec *v1.Volume) (again time.Time, err error) {
+// prepareOne prepares a volume, once it is attached. It does not wait for that after the deadline.
+func (m *Manager) prepareOne(ctx context.Context, pod *v1.Pod, spec *v1.Volume, deadline time.Time) (again time.Time, err error) {
 	v, err := m.open(pod, spec)
 	if err != nil {
 		return time.Time{}, err
+	}
+	if a, ok := v.(attachable); ok {
+		if err := a.attach(ctx, deadline); err != nil {
+			return time.Time{}, err
+		}
 	}
 	if again, err = v.prepare(ctx); err != nil {
 		return time.Time{}, err
