@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
 // start deletes the Jobs that a decision replaces, creates its Job, and writes the status.
@@ -41,6 +43,9 @@ func (r *reconciler) start(ctx context.Context, cron *batchv1.CronJob, d decisio
 func (r *reconciler) create(ctx context.Context, cron *batchv1.CronJob, d decision) (*batchv1.Job, error) {
 	job, err := newJob(cron, d.start)
 	if err != nil {
+		return nil, err
+	}
+	if ok, err := owned.Confirm(ctx, r.live, cron); !ok {
 		return nil, err
 	}
 	err = r.client.Create(ctx, job)

@@ -253,3 +253,16 @@ func TestWatches(t *testing.T) {
 		t.Error(events)
 	}
 }
+
+// TestDeletedOwner: nothing is created for a CronJob that is deleted, but still cached.
+func TestDeletedOwner(t *testing.T) {
+	b := newBench(t)
+	b.Clock.Step(time.Hour)
+	b.Sync()
+	b.Must(b.API.Delete(ctx, b.cron()))
+	_, err := b.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+	b.Must(client.IgnoreNotFound(err)) // the status
+	if n := len(b.all()); n != 0 {
+		t.Errorf("%d Jobs", n)
+	}
+}

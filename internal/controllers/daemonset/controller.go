@@ -190,9 +190,20 @@ func (r *reconciler) act(ctx context.Context, v view, p plan) (backoff time.Dura
 	ended, backoff := r.ended(v.ds, p)
 	p.remove = slices.Concat(ended, p.remove)
 	p = p.bound(burst)
-	_, createErr := pods.SlowStart(len(p.create), func(i int) error { return r.create(ctx, v, p.create[i]) })
+	createErr := r.createAll(ctx, v, p.create)
 	_, removeErr := pods.Parallel(len(p.remove), func(i int) error { return r.delete(ctx, v.ds, p.remove[i]) })
 	return backoff, firstError(createErr, removeErr)
+}
+
+func (r *reconciler) createAll(ctx context.Context, v view, nodes []string) error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	if ok, err := owned.Confirm(ctx, r.live, v.ds); !ok {
+		return err
+	}
+	_, err := pods.SlowStart(len(nodes), func(i int) error { return r.create(ctx, v, nodes[i]) })
+	return err
 }
 
 func (r *reconciler) create(ctx context.Context, v view, node string) error {

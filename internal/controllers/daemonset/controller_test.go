@@ -472,3 +472,15 @@ func TestEmptySelectorIsRefused(t *testing.T) {
 		t.Errorf("%d pods, events (-want +got):\n%s", len(b.podList()), diff)
 	}
 }
+
+// TestDeletedOwner: nothing is created for a DaemonSet that is deleted, but still cached.
+func TestDeletedOwner(t *testing.T) {
+	b := newBench(t, 3)
+	b.Sync()
+	b.Must(b.API.Delete(ctx, b.read()))
+	_, err := b.reconcile()
+	b.Must(client.IgnoreNotFound(err)) // the status
+	if n := len(b.podList()); n != 0 {
+		t.Errorf("%d pods", n)
+	}
+}

@@ -469,3 +469,14 @@ func TestRandomWalk(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletedOwner: nothing is created for a Deployment that is deleted, but still cached.
+func TestDeletedOwner(t *testing.T) {
+	b := newBench(t, newDeployment(3))
+	b.Must(b.API.Delete(ctx, newDeployment(3)))
+	_, err := b.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+	b.Must(client.IgnoreNotFound(err)) // the status
+	if n := len(b.sets()); n != 0 {
+		t.Errorf("%d ReplicaSets", n)
+	}
+}

@@ -233,6 +233,9 @@ func (r *reconciliation) emptyOld(ctx context.Context) error {
 // create creates the newest ReplicaSet with n replicas. If its name is taken by another
 // object, newest stays nil and the next Reconcile tries another name.
 func (r *reconciliation) create(ctx context.Context, n int32) error {
+	if ok, err := owned.Confirm(ctx, r.live, r.d); !ok {
+		return err
+	}
 	rs := newReplicaSet(r.d)
 	rs.Spec.Replicas = ptr.To(n)
 	annotateNewest(rs, r.d, r.old)

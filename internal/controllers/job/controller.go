@@ -198,6 +198,9 @@ func each(all []*corev1.Pod, do func(*corev1.Pod) error) ([]*corev1.Pod, error) 
 }
 
 func (r *reconciler) create(ctx context.Context, job *batchv1.Job, slots []slot) (int, error) {
+	if ok, err := owned.Confirm(ctx, r.live, job); !ok {
+		return 0, err
+	}
 	created, err := pods.SlowStart(len(slots), func(i int) error {
 		pod := newPod(job, slots[i])
 		if err := r.pods.Create(ctx, job, pod); err != nil {

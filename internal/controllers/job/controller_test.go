@@ -433,3 +433,14 @@ func TestWatches(t *testing.T) {
 	b.edit(func(spec *batchv1.JobSpec) { spec.TTLSecondsAfterFinished = ptr.To[int32](0) })
 	eventually("the Job is deleted", func() bool { return w.API.Get(ctx, key, job) != nil })
 }
+
+// TestDeletedOwner: nothing is created for a Job that is deleted, but still cached.
+func TestDeletedOwner(t *testing.T) {
+	b := newBench(t, newJob(workOf(2, 2)))
+	b.Must(b.API.Delete(ctx, b.job()))
+	_, err := b.reconcile()
+	b.Must(client.IgnoreNotFound(err)) // the status
+	if n := len(b.all()); n != 0 {
+		t.Errorf("%d pods", n)
+	}
+}

@@ -147,6 +147,9 @@ func (r *reconciler[O, P]) scale(ctx context.Context, obj P, active []*corev1.Po
 }
 
 func (r *reconciler[O, P]) create(ctx context.Context, obj P, n int) error {
+	if ok, err := owned.Confirm(ctx, r.live, obj); !ok {
+		return err
+	}
 	template := &r.kind.view(obj).Spec.Template
 	_, err := pods.SlowStart(n, func(int) error {
 		pod := pods.FromTemplate(template, obj, r.kind.gvk)

@@ -363,3 +363,17 @@ func TestStaleCacheNeverOvershoots(t *testing.T) {
 		}
 	})
 }
+
+// TestDeletedOwner: nothing is created for an object that is deleted, but still cached.
+func TestDeletedOwner(t *testing.T) {
+	forKinds(t, func(t *testing.T, kind tested) {
+		b := newBench(t, kind, newRS("web", 3))
+		b.Must(b.API.Delete(ctx, kind.object(newRS("web", 3))))
+		if _, err := b.reconcile("web"); err != nil {
+			b.Must(client.IgnoreNotFound(err)) // the status
+		}
+		if n := len(b.pods()); n != 0 {
+			t.Errorf("%d pods", n)
+		}
+	})
+}

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
@@ -20,6 +21,11 @@ import (
 // it deleted.
 func (r *reconciler) act(ctx context.Context, v view, p plan) (removed []*corev1.Pod, err error) {
 	p = p.bound(burst)
+	if len(p.create) > 0 {
+		if ok, err := owned.Confirm(ctx, r.live, v.set); !ok {
+			return nil, err
+		}
+	}
 	steps := []struct {
 		replicas []replica
 		do       func(context.Context, view, replica) error

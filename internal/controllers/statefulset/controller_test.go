@@ -490,3 +490,14 @@ func TestMinReadySeconds(t *testing.T) {
 		t.Error("no second pod after the first is available")
 	}
 }
+
+// TestDeletedOwner: nothing is created for a StatefulSet that is deleted, but still cached.
+func TestDeletedOwner(t *testing.T) {
+	b := newBench(t, newSet(3))
+	b.Must(b.API.Delete(ctx, b.read()))
+	_, err := b.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+	b.Must(client.IgnoreNotFound(err)) // the status
+	if n := len(b.pods()); n != 0 {
+		t.Errorf("%d pods", n)
+	}
+}

@@ -1,0 +1,22 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package owned
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Confirm reports whether an owner from the cache still exists in the API and is not being deleted.
+// A controller calls it before it creates children: owners and children are cached from separate
+// watches, so a controller may know that the garbage collector has deleted the children before it
+// knows that their owner is gone. Without the check it would create them once more.
+func Confirm(ctx context.Context, live client.Reader, owner client.Object) (bool, error) {
+	fresh := owner.DeepCopyObject().(client.Object)
+	if err := live.Get(ctx, client.ObjectKeyFromObject(owner), fresh); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return fresh.GetUID() == owner.GetUID() && fresh.GetDeletionTimestamp() == nil, nil
+}
