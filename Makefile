@@ -32,7 +32,7 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 	./internal/containerd/... ./internal/datadir/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench parity upstream conformance clients fuzz generate clean
+.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench parity upstream sidecars conformance clients fuzz generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,6 +103,9 @@ conformance: test-deps build ## run upstream's conformance specs (FOCUS, SKIP, N
 
 upstream: build ## move objects to upstream's control plane and back
 	@KINDRED_UPSTREAM=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -run Upstream ./test/scenarios
+
+sidecars: test-deps build ## run a CSI driver with upstream's provisioner, attacher, resizer and snapshotter
+	@KINDRED_SIDECARS=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -run Sidecars ./test/scenarios
 
 # kubectl of the served minor version and of the two before it.
 KUBECTL_MODULES := v1.35.mod v1.36.mod go.mod

@@ -1,10 +1,12 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Program csidriver is a CSI driver for scenarios: its volumes are directories, which upstream's
-// external-provisioner creates through its controller service. Its node service is that of the node's unit
-// tests. It registers on the node itself, because upstream's node-driver-registrar is not published as a
-// module, nor is its csi-driver-host-path.
+// Program csidriver is a CSI driver for scenarios: its volumes are directories, which upstream's sidecars
+// create, attach, expand, modify, snapshot and copy through its controller service. Its node service is that of
+// the node's unit tests. It registers on the node itself, because upstream's node-driver-registrar is not
+// published as a module, nor is its csi-driver-host-path.
+//
+// What it does survives SIGKILL (state.go), and it refuses what the specification forbids (guard.go).
 package main
 
 import (
@@ -20,9 +22,6 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/kindred-project/kindred/internal/node/csi/csitest"
 )
@@ -30,35 +29,54 @@ import (
 // topologyKey is the label of the node that has the volumes.
 const topologyKey = "topology.test.csi.example.com/node"
 
+type options struct {
+	name, node, endpoint, registry, data, dieIn string
+	slots                                       int
+	capacity                                    int64
+}
+
 func main() {
-	name := flag.String("name", "test.csi.example.com", "name of the driver")
-	node := flag.String("node", "", "name of the node")
-	data := flag.String("data", "", "directory of the volumes")
-	endpoint := flag.String("endpoint", "", "socket of the driver")
-	registry := flag.String("registry", "", "the node agent's plugins_registry")
+	var o options
+	flag.StringVar(&o.name, "name", "test.csi.example.com", "name of the driver")
+	flag.StringVar(&o.node, "node", "", "name of the node")
+	flag.StringVar(&o.data, "data", "", "directory of the volumes")
+	flag.StringVar(&o.endpoint, "endpoint", "", "socket of the driver")
+	flag.StringVar(&o.registry, "registry", "", "the node agent's plugins_registry")
+	flag.StringVar(&o.dieIn, "die-in", "", "a call, such as CreateVolume, after which the driver kills itself before it answers")
+	flag.IntVar(&o.slots, "slots", 0, "number of volumes that can be attached; 0 is no limit. The node learns it after an attempt to attach more")
+	flag.Int64Var(&o.capacity, "capacity", 0, "bytes available for new volumes; 0 is no limit")
 	flag.Parse()
-	if err := run(*name, *node, *data, *endpoint, *registry); err != nil {
+	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(name, node, data, endpoint, registry string) error {
-	if err := os.MkdirAll(data, 0o700); err != nil {
+func run(o options) error {
+	s, err := openState(o.data)
+	if err != nil {
 		return err
 	}
-	topology := &csi.Topology{Segments: map[string]string{topologyKey: node}}
-	d := csitest.NewDriver(name, endpoint, data)
-	d.Info = &csi.NodeGetInfoResponse{NodeId: node, AccessibleTopology: topology}
-	sockets := []string{endpoint, filepath.Join(registry, name+"-reg.sock")}
+	c := &controller{state: s, slots: o.slots, capacity: o.capacity, topology: &csi.Topology{Segments: map[string]string{topologyKey: o.node}}}
+	d := csitest.NewDriver(o.name, o.endpoint, o.data)
+	d.Capabilities = append(d.Capabilities, csi.NodeServiceCapability_RPC_EXPAND_VOLUME)
+	volumes, err := s.volumes()
+	if err != nil {
+		return err
+	}
+	for id, v := range volumes {
+		d.Restore(id, v.Staged, v.Published)
+	}
+	g := &guard{state: s, dieIn: o.dieIn, info: &csi.NodeGetInfoResponse{NodeId: o.node, AccessibleTopology: c.topology}}
+	sockets := []string{o.endpoint, filepath.Join(o.registry, o.name+"-reg.sock")}
 	for _, path := range sockets {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		server, err := d.Serve(path, func(s *grpc.Server) {
-			csi.RegisterIdentityServer(s, &identity{name: name})
-			csi.RegisterControllerServer(s, &controller{data: data, topology: topology})
-		})
+			csi.RegisterIdentityServer(s, &identity{name: o.name})
+			csi.RegisterControllerServer(s, c)
+		}, grpc.UnaryInterceptor(g.intercept))
 		if err != nil {
 			return err
 		}
@@ -68,69 +86,4 @@ func run(name, node, data, endpoint, registry string) error {
 	defer stop()
 	<-ctx.Done()
 	return nil
-}
-
-// identity is the driver's identity service.
-type identity struct {
-	csi.UnimplementedIdentityServer
-	name string
-}
-
-func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
-	return &csi.GetPluginInfoResponse{Name: i.name, VendorVersion: "1"}, nil
-}
-
-func (i *identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
-	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
-}
-
-func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
-	response := &csi.GetPluginCapabilitiesResponse{}
-	for _, c := range []csi.PluginCapability_Service_Type{
-		csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
-	} {
-		response.Capabilities = append(response.Capabilities, &csi.PluginCapability{
-			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: c}},
-		})
-	}
-	return response, nil
-}
-
-// controller creates and deletes volumes.
-type controller struct {
-	csi.UnimplementedControllerServer
-	data     string
-	topology *csi.Topology
-}
-
-func (c *controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
-	return &csi.ControllerGetCapabilitiesResponse{Capabilities: []*csi.ControllerServiceCapability{{
-		Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{
-			Type: csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
-		}},
-	}}}, nil
-}
-
-// CreateVolume creates a directory with the volume's name, which is also its ID.
-func (c *controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	if filepath.Base(r.Name) != r.Name {
-		return nil, status.Error(codes.InvalidArgument, "invalid name")
-	}
-	if err := os.MkdirAll(filepath.Join(c.data, r.Name), 0o777); err != nil {
-		return nil, status.Error(codes.Internal, err.Error())
-	}
-	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
-		VolumeId: r.Name, CapacityBytes: r.GetCapacityRange().GetRequiredBytes(),
-		AccessibleTopology: []*csi.Topology{c.topology}, VolumeContext: r.Parameters,
-	}}, nil
-}
-
-func (c *controller) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
-	if filepath.Base(r.VolumeId) != r.VolumeId {
-		return nil, status.Error(codes.InvalidArgument, "invalid volume")
-	}
-	if err := os.RemoveAll(filepath.Join(c.data, r.VolumeId)); err != nil {
-		return nil, status.Error(codes.Internal, err.Error())
-	}
-	return &csi.DeleteVolumeResponse{}, nil
 }

@@ -108,7 +108,7 @@ func TestCSI(t *testing.T) {
 }
 
 // ownClusterWithDriver starts a cluster and a driver on its node.
-func ownClusterWithDriver(t *testing.T) (*cluster, *csiDriver) {
+func ownClusterWithDriver(t *testing.T, args ...string) (*cluster, *csiDriver) {
 	t.Helper()
 	kubelet := filepath.Join(t.TempDir(), "kubelet")
 	c := ownClusterWithNode(t, "--kubelet-dir", kubelet)
@@ -117,7 +117,7 @@ func ownClusterWithDriver(t *testing.T) (*cluster, *csiDriver) {
 		t.Fatalf("nodes %v, %v", nodes, err)
 	}
 	driver := newCSIDriver(t, nodes.Items[0].Name, kubelet)
-	driver.start()
+	driver.start(args...)
 	return c, driver
 }
 
@@ -162,9 +162,10 @@ func newCSIDriver(t *testing.T, node, kubelet string) *csiDriver {
 	return d
 }
 
-func (d *csiDriver) start() {
+func (d *csiDriver) start(args ...string) {
 	d.Helper()
-	p, err := startProcess(exec.Command(d.binary, "--node", d.node, "--data", d.data, "--endpoint", d.endpoint, "--registry", d.registry))
+	args = append([]string{"--node", d.node, "--data", d.data, "--endpoint", d.endpoint, "--registry", d.registry}, args...)
+	p, err := startProcess(exec.Command(d.binary, args...))
 	if err != nil {
 		d.Fatal(err)
 	}

@@ -60,12 +60,12 @@ func NewDriver(name, endpoint, data string) *Driver {
 }
 
 // Serve serves the driver and its registration at a socket. more adds other services.
-func (d *Driver) Serve(path string, more func(*grpc.Server)) (*grpc.Server, error) {
+func (d *Driver) Serve(path string, more func(*grpc.Server), options ...grpc.ServerOption) (*grpc.Server, error) {
 	listener, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, err
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(options...)
 	csi.RegisterNodeServer(server, d)
 	registerapi.RegisterRegistrationServer(server, d)
 	if more != nil {
@@ -99,6 +99,25 @@ func (d *Driver) Left() string {
 		return ""
 	}
 	return fmt.Sprintf("staged %v, published %v", d.staged, d.published)
+}
+
+// Restore makes a new driver continue where another one ended, which had staged and published a volume.
+func (d *Driver) Restore(volume, staged string, published []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if staged != "" {
+		d.staged[volume] = staged
+	}
+	for _, target := range published {
+		d.publish(volume, target)
+	}
+}
+
+func (d *Driver) publish(volume, target string) {
+	if d.published[volume] == nil {
+		d.published[volume] = map[string]bool{}
+	}
+	d.published[volume][target] = true
 }
 
 // Registered returns what the agent last said of the registration.
@@ -203,10 +222,7 @@ func (d *Driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRe
 		case source == "" || r.VolumeCapability.GetBlock() != nil:
 			source = filepath.Join(d.Data, r.VolumeId)
 		}
-		if d.published[r.VolumeId] == nil {
-			d.published[r.VolumeId] = map[string]bool{}
-		}
-		d.published[r.VolumeId][r.TargetPath] = true
+		d.publish(r.VolumeId, r.TargetPath)
 		return bind(source, r.TargetPath)
 	})
 }

@@ -1,0 +1,157 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// volume is what the driver knows about a volume. Its data is the directory of its ID.
+type volume struct {
+	Size int64 `json:"size"`
+	// Parameters are the mutable ones.
+	Parameters map[string]string `json:"parameters,omitempty"`
+	// Node is the node to which the volume is attached.
+	Node string `json:"node,omitempty"`
+	// Staged and Published are where the volume is mounted there.
+	Staged    string   `json:"staged,omitempty"`
+	Published []string `json:"published,omitempty"`
+}
+
+// snapshot is what the driver knows about a snapshot. Its data is a directory beside.
+type snapshot struct {
+	Source  string                 `json:"source"`
+	Size    int64                  `json:"size"`
+	Created *timestamppb.Timestamp `json:"created"`
+}
+
+// state is the driver's state on disk:
+//
+//	<volume>                    the data of a volume
+//	.volumes/<volume>.json      a volume
+//	.snapshots/<snapshot>       the data of a snapshot
+//	.snapshots/<snapshot>.json  a snapshot
+//	.limit                      exists once the driver has refused to attach a volume
+//	.violations                 calls that the specification forbids
+type state struct {
+	mu  sync.Mutex // held during a call
+	dir string
+}
+
+func openState(dir string) (*state, error) {
+	for _, sub := range []string{".volumes", ".snapshots"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return &state{dir: dir}, nil
+}
+
+func (s *state) volumePath(id string) string   { return filepath.Join(s.dir, ".volumes", id+".json") }
+func (s *state) snapshotPath(id string) string { return filepath.Join(s.dir, ".snapshots", id+".json") }
+func (s *state) volumeData(id string) string   { return filepath.Join(s.dir, id) }
+func (s *state) snapshotData(id string) string { return filepath.Join(s.dir, ".snapshots", id) }
+func (s *state) limitPath() string             { return filepath.Join(s.dir, ".limit") }
+
+// volume returns a volume, or the error NotFound.
+func (s *state) volume(id string) (*volume, error) {
+	v := &volume{}
+	return v, read(s.volumePath(id), v)
+}
+
+func (s *state) snapshot(id string) (*snapshot, error) {
+	v := &snapshot{}
+	return v, read(s.snapshotPath(id), v)
+}
+
+// volumes returns all volumes by ID.
+func (s *state) volumes() (map[string]*volume, error) {
+	paths, err := filepath.Glob(s.volumePath("*"))
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*volume{}
+	for _, path := range paths {
+		v := &volume{}
+		if err := read(path, v); err != nil {
+			return nil, err
+		}
+		all[strings.TrimSuffix(filepath.Base(path), ".json")] = v
+	}
+	return all, nil
+}
+
+// attached returns how many volumes are attached to a node.
+func (s *state) attached(node string) (int, error) {
+	all, err := s.volumes()
+	maps.DeleteFunc(all, func(_ string, v *volume) bool { return v.Node != node })
+	return len(all), err
+}
+
+// violation records a call that the specification forbids, and returns its error.
+func (s *state) violation(call, id, problem string) error {
+	file, err := os.OpenFile(filepath.Join(s.dir, ".violations"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.WriteString(call + " " + id + ": " + problem + "\n"); err != nil {
+		return err
+	}
+	return status.Error(codes.FailedPrecondition, problem)
+}
+
+func read(path string, to any) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return status.Error(codes.NotFound, "no "+strings.TrimSuffix(filepath.Base(path), ".json"))
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, to)
+}
+
+// write replaces a file at once.
+func write(path string, from any) error {
+	data, err := json.Marshal(from)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// remove removes an object, then its data.
+func remove(path, data string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(data)
+}
+
+// fill makes a directory with the files of another one, or an empty one. A copy that was interrupted is done
+// again.
+func fill(target, source string) error {
+	if err := os.RemoveAll(target); err != nil {
+		return err
+	}
+	if source == "" {
+		return os.MkdirAll(target, 0o777)
+	}
+	return os.CopyFS(target, os.DirFS(source))
+}
