@@ -95,7 +95,9 @@ func (s settings) render(v version) ([]byte, error) {
 		settings
 		// containerd 2.1 supports several directories for network plugins.
 		SeveralBinDirs bool
-	}{s, v.major > 2 || (v.major == 2 && v.minor >= 1)}
+		// containerd 1.7 has devices of CDI, switched off; they are always on since 2.0, from the same directories.
+		CDISwitch bool
+	}{s, v.major > 2 || (v.major == 2 && v.minor >= 1), v.major == 1 && v.minor >= 7}
 	if err := t.Execute(&b, data); err != nil {
 		return nil, err
 	}
@@ -136,6 +138,10 @@ var configV2 = configTemplate("config version 2", "version = 2\n"+configHead+`
   netns_mounts_under_state_dir = true
   enable_unprivileged_ports = true
   enable_unprivileged_icmp = true
+{{- if .CDISwitch}}
+  enable_cdi = true
+  cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]
+{{- end}}
 
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = {{q .NetworkBin}}

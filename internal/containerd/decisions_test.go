@@ -233,6 +233,7 @@ func TestConfigFollowsTheVersion(t *testing.T) {
 		not     string
 	}{
 		{version{major: 1, minor: 6}, []string{"version = 2\n", `bin_dir = "/cni"`, `sandbox_image = "kindred.dev/pause`, "restrict_oom_score_adj = true", ".registry]\n    config_path = \"/d/certs.d\""}, "cri.v1"},
+		{version{major: 1, minor: 7}, []string{"enable_cdi = true\n", `cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]`}, "cri.v1"},
 		{version{major: 2, minor: 0}, []string{"version = 3\n", `bin_dir = "/cni"`, `sandbox = "kindred.dev/pause`, "restrict_oom_score_adj = true"}, "bin_dirs"},
 		{version{major: 2, minor: 4}, []string{"version = 3\n", `bin_dirs = ["/cni"]`, ".registry]\n    config_path = \"/d/certs.d\"", "local']\n  config_path = \"/d/certs.d\""}, "bin_dir ="},
 	}

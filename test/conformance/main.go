@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kindred-project/kindred/test/conformance/suiteimages"
+	"github.com/kindred-project/kindred/test/servers"
 )
 
 const defaultBinary = "../../bin/kindred"
@@ -200,7 +201,7 @@ func (r *run) system(ctx context.Context, bin string) (system, error) {
 	containerd := ""
 	if r.runtime == "built" && r.simulated == 0 {
 		var err error
-		if containerd, err = buildContainerd(ctx, r.dir, bin); err != nil {
+		if containerd, err = servers.BuildContainerd(ctx, filepath.Join(r.dir, "containerd"), bin); err != nil {
 			return nil, err
 		}
 	}

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 
 	"github.com/kindred-project/kindred/test/servers"
@@ -44,26 +43,4 @@ func buildPrograms(ctx context.Context, dir, bin string) (p programs, err error)
 		}
 	}
 	return p, nil
-}
-
-// buildContainerd builds the node's container runtime and returns the directory of its programs.
-// Debian 12's containerd 1.6 has neither image volumes nor container events.
-func buildContainerd(ctx context.Context, dir, bin string) (string, error) {
-	const module = "github.com/containerd/containerd/v2"
-	source := filepath.Join(dir, "containerd")
-	version, err := servers.ListModule(ctx, source, "{{.Version}}", module)
-	if err != nil {
-		return "", err
-	}
-	bin = filepath.Join(bin, "containerd-"+version)
-	for _, name := range []string{"containerd", "containerd-shim-runc-v2"} {
-		program := servers.Program{
-			Name: name, Package: module + "/cmd/" + name,
-			LDFlags: "-s -w -X " + module + "/version.Version=" + version,
-		}
-		if _, err := program.Build(ctx, source, bin); err != nil {
-			return "", err
-		}
-	}
-	return filepath.Abs(bin)
 }
