@@ -28,6 +28,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/node/admission"
 	"github.com/kindred-project/kindred/internal/node/cgroup"
+	"github.com/kindred-project/kindred/internal/node/dra"
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
@@ -46,7 +47,9 @@ type Agent struct {
 	pods         *workers.Set
 	view         *runtime.Runtime
 	cgroups      *cgroup.Manager
-	volumes      *volume.Manager // once Run has begun
+	records      *dra.Store      // of prepared claims
+	claims       *dra.Manager    // once Run has begun
+	volumes      *volume.Manager // likewise
 	ready        chan struct{}
 }
 
@@ -58,6 +61,10 @@ func New(options Options) (*Agent, error) {
 	}
 	if err := os.MkdirAll(options.RootDir, 0o755); err != nil {
 		return nil, fmt.Errorf("create the node's root directory: %w", err)
+	}
+	records, err := dra.Open(rootdir.Layout{Root: options.RootDir}.ClaimsDir())
+	if err != nil {
+		return nil, err
 	}
 	machine, err := readMachine(options.RootDir)
 	if err != nil {
@@ -78,7 +85,7 @@ func New(options Options) (*Agent, error) {
 		return nil, fmt.Errorf("cannot read the version of the container runtime at %s: %w", options.Endpoint, err)
 	}
 	a := &Agent{
-		options: options, runtime: service, images: images, ready: make(chan struct{}),
+		options: options, runtime: service, images: images, records: records, ready: make(chan struct{}),
 		view:    runtime.New(service, options.Owner, options.Clock),
 		cgroups: cgroup.New(options.CgroupParent),
 	}
@@ -117,6 +124,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { a.view.Watch(ctx, a.pods.RuntimeChanged) })
 	a.registration.register(ctx)
+	a.claims.WipeAll(ctx)
+	running.Go(func() { a.claims.Run(ctx) })
 	running.Go(func() { a.volumes.CSI().Run(ctx) })
 	running.Go(func() { a.registerDrivers(ctx) })
 	running.Go(func() { a.registration.keepLease(ctx) })
@@ -135,7 +144,7 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) registerDrivers(ctx context.Context) {
 	watcher := plugins.New(plugins.Options{
 		Dir: rootdir.Layout{Root: a.options.RootDir}.RegistryDir(), Clock: a.options.Clock,
-		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: a.volumes.CSI()},
+		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: a.volumes.CSI(), registerapi.DRAPlugin: a.claims},
 	})
 	if err := watcher.Run(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Drivers cannot register on this node")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/csi"
+	"github.com/kindred-project/kindred/internal/node/dra"
 	"github.com/kindred-project/kindred/internal/node/environment"
 	"github.com/kindred-project/kindred/internal/node/image"
 	"github.com/kindred-project/kindred/internal/node/logs"
@@ -29,8 +30,8 @@ import (
 	"github.com/kindred-project/kindred/internal/node/volume"
 )
 
-// assemble builds the parts that pod workers use. clean removes the volumes on disk of all pods but
-// those to keep.
+// assemble builds the parts that pod workers use. clean gives up the claims and removes the volumes on
+// disk of all pods but those to keep.
 func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFactory) (parts *pod.Parts, clean func(keep func(types.UID) bool)) {
 	o := a.options
 	layout := rootdir.Layout{Root: o.RootDir}
@@ -59,6 +60,10 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	})
 	a.volumes, a.registration.reporter.inUse = volumes, volumes.CSI().InUse
 	go volumes.Run(ctx)
+	a.claims = dra.New(ctx, dra.Options{
+		Store: a.records, Client: o.Client, Node: o.Name, Clock: o.Clock, Changed: a.pods.Wake,
+		NoCDI: noCDI(a.registration.reporter.version),
+	})
 	rotator := logs.NewRotator(logs.RotatorOptions{Reopen: a.runtime.ReopenContainerLog, Clock: o.Clock})
 	go rotator.Run(ctx)
 	services := factory.Core().V1().Services()
@@ -73,6 +78,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Recorder:    o.Recorder,
 		Status:      podStatus{client: o.Client},
 		Volumes:     volumes,
+		Claims:      a.claims,
 		Environment: environment.New(environment.Options{
 			Objects: store, Services: services.Lister(), ServicesSynced: services.Informer().HasSynced,
 			API: o.API, Allocatable: allocatable, OpenFile: volumes.OpenFile,
@@ -88,9 +94,11 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		RuntimeHandler: a.runtimeHandler,
 	}
 	clean = func(keep func(types.UID) bool) {
-		if err := volumes.RemoveOrphans(ctx, keep); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot remove the volumes of orphaned pods, will retry")
-			go a.retryOrphans(ctx, volumes, keep)
+		for _, remove := range []func(context.Context, func(types.UID) bool) error{a.claims.RemoveOrphans, volumes.RemoveOrphans} {
+			if err := remove(ctx, keep); err != nil {
+				klog.FromContext(ctx).Error(err, "Cannot remove what orphaned pods left, will retry")
+				go a.retryOrphans(ctx, func() error { return remove(ctx, keep) })
+			}
 		}
 	}
 	return parts, clean
@@ -102,28 +110,40 @@ const (
 	orphansLast  = 2 * time.Minute
 )
 
-// retryOrphans removes the volumes of orphaned pods until all are gone.
-func (a *Agent) retryOrphans(ctx context.Context, volumes *volume.Manager, keep func(types.UID) bool) {
+// retryOrphans removes what orphaned pods left until nothing is.
+func (a *Agent) retryOrphans(ctx context.Context, remove func() error) {
 	for pause := orphansFirst; a.registration.pause(ctx, pause); pause = min(2*pause, orphansLast) {
-		err := volumes.RemoveOrphans(ctx, keep)
+		err := remove()
 		if err == nil {
 			return
 		}
-		klog.FromContext(ctx).Error(err, "Cannot remove the volumes of orphaned pods, will retry")
+		klog.FromContext(ctx).Error(err, "Cannot remove what orphaned pods left, will retry")
 	}
 }
 
-// noImageVolumes returns why a runtime cannot mount images (KEP-4639), or nil. CRI cannot tell:
-// containerd before 2.1 takes such a mount for a bind mount without a source.
+// noImageVolumes returns why a runtime cannot mount images (KEP-4639), or nil: containerd before 2.1 takes
+// such a mount for a bind mount without a source.
 func noImageVolumes(runtime *runtimeapi.VersionResponse) error {
-	if runtime.RuntimeName != "containerd" {
-		return nil
-	}
-	v, err := version.ParseGeneric(runtime.RuntimeVersion)
-	if err != nil || v.AtLeast(version.MajorMinor(2, 1)) {
+	if !isContainerdBefore(runtime, 2, 1) {
 		return nil
 	}
 	return fmt.Errorf("containerd %s cannot mount images as volumes: containerd 2.1 is required", runtime.RuntimeVersion)
+}
+
+// noCDI returns why a runtime cannot give CDI devices to containers (KEP-4009), or nil: containerd before 1.7
+// ignores them.
+func noCDI(runtime *runtimeapi.VersionResponse) error {
+	if !isContainerdBefore(runtime, 1, 7) {
+		return nil
+	}
+	return fmt.Errorf("containerd %s cannot give CDI devices to containers: containerd 1.7 is required", runtime.RuntimeVersion)
+}
+
+// isContainerdBefore reports whether the runtime is containerd, of an older version. CRI does not tell what a
+// runtime can do.
+func isContainerdBefore(runtime *runtimeapi.VersionResponse, major, minor uint) bool {
+	v, err := version.ParseGeneric(runtime.RuntimeVersion)
+	return runtime.RuntimeName == "containerd" && err == nil && v.LessThan(version.MajorMinor(major, minor))
 }
 
 // runtimeHandler returns the runtime handler of a RuntimeClass. It reads the RuntimeClass when needed

@@ -37,21 +37,26 @@ func TestReadyProblem(t *testing.T) {
 	}
 }
 
-func TestNoImageVolumes(t *testing.T) {
+// TestOldRuntimes: containerd ignores what older versions do not know.
+func TestOldRuntimes(t *testing.T) {
 	for _, c := range []struct {
 		name, version string
-		can           bool
+		images, cdi   bool
 	}{
-		{"containerd", "1.6.20~ds1", false},
-		{"containerd", "v2.0.5", false},
-		{"containerd", "v2.1.0", true},
-		{"containerd", "2.4.2+unknown", true},
-		{"containerd", "devel", true},
-		{"cri-o", "1.33.0", true},
+		{"containerd", "1.6.20~ds1", false, false},
+		{"containerd", "1.7.24", false, true},
+		{"containerd", "v2.0.5", false, true},
+		{"containerd", "v2.1.0", true, true},
+		{"containerd", "2.4.2+unknown", true, true},
+		{"containerd", "devel", true, true},
+		{"cri-o", "1.33.0", true, true},
 	} {
-		err := noImageVolumes(&runtimeapi.VersionResponse{RuntimeName: c.name, RuntimeVersion: c.version})
-		if (err == nil) != c.can {
-			t.Errorf("%s %s: %v", c.name, c.version, err)
+		version := &runtimeapi.VersionResponse{RuntimeName: c.name, RuntimeVersion: c.version}
+		if err := noImageVolumes(version); (err == nil) != c.images {
+			t.Errorf("%s %s: image volumes: %v", c.name, c.version, err)
+		}
+		if err := noCDI(version); (err == nil) != c.cdi {
+			t.Errorf("%s %s: CDI: %v", c.name, c.version, err)
 		}
 	}
 }

@@ -137,6 +137,8 @@ type Run struct {
 	Env     []*runtimeapi.KeyValue
 	Mounts  []*runtimeapi.Mount
 	Devices []*runtimeapi.Device
+	// CDIDevices are the devices of the container's ResourceClaims.
+	CDIDevices []*runtimeapi.CDIDevice
 	// Target is the ID of the container whose process namespace an ephemeral container joins.
 	Target string
 }
@@ -171,6 +173,7 @@ func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 		Envs:        r.Env,
 		Mounts:      r.Mounts,
 		Devices:     r.Devices,
+		CDIDevices:  r.CDIDevices,
 		Labels:      h.containerLabels(r.Pod, c),
 		Annotations: h.containerAnnotations(r),
 		LogPath:     h.Layout.ContainerLog(c.Name, r.Attempt),

@@ -13,6 +13,8 @@ type Kind string
 const (
 	// PrepareVolumes makes the pod's volumes present.
 	PrepareVolumes Kind = "PrepareVolumes"
+	// PrepareClaims has drivers prepare the devices of the pod's ResourceClaims.
+	PrepareClaims Kind = "PrepareClaims"
 	// CreateSandbox creates the pod's cgroup, log directory and sandbox.
 	CreateSandbox Kind = "CreateSandbox"
 	// StartContainer makes the image present, then creates and starts a container.
@@ -27,7 +29,7 @@ const (
 	StopContainer Kind = "StopContainer"
 	// StopSandbox kills what is left in a sandbox and frees its network.
 	StopSandbox Kind = "StopSandbox"
-	// Release tears down the volumes and the cgroup of a pod without running containers.
+	// Release gives up the claims, the volumes and the cgroup of a pod without running containers.
 	Release Kind = "Release"
 	// RemoveContainer removes one run of a container and its log.
 	RemoveContainer Kind = "RemoveContainer"

@@ -99,6 +99,18 @@ func TestDecisions(t *testing.T) {
 	mounted.Memory.VolumesReady = true
 	unmounted.Memory.Failures = map[Subject]Failure{OfVolumes: {RetryAt: caseTime.Add(time.Second)}}
 
+	claimed := func(in Input, ready bool) Input {
+		in.Pod = in.Pod.DeepCopy()
+		in.Pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "c"}}
+		in.Memory.ClaimsReady = ready
+		return in
+	}
+	extended := mounted
+	extended.Pod = mounted.Pod.DeepCopy()
+	extended.Pod.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{}
+	undriven := claimed(mounted, false)
+	undriven.Memory.Failures = map[Subject]Failure{OfClaims: {RetryAt: caseTime.Add(time.Second)}}
+
 	for _, test := range []struct {
 		name    string
 		in      Input
@@ -107,6 +119,11 @@ func TestDecisions(t *testing.T) {
 	}{
 		{name: "volumes are prepared first", in: fresh, actions: []string{"PrepareVolumes/"}},
 		{name: "no sandbox without volumes", in: unmounted},
+		{name: "then claims", in: claimed(mounted, false), actions: []string{"PrepareClaims/"}},
+		{name: "a claim for extended resources", in: extended, actions: []string{"PrepareClaims/"}},
+		{name: "no sandbox without claims", in: undriven},
+		{name: "sandbox after the claims", in: claimed(mounted, true), actions: []string{"CreateSandbox/"}},
+		{name: "a new agent does not prepare the claims of a pod with a sandbox", in: claimed(scene(app), false), actions: []string{"StartContainer/app"}},
 		{name: "sandbox after the volumes", in: mounted, actions: []string{"CreateSandbox/"}},
 		{name: "app containers start together", in: scene(app, second), actions: []string{"StartContainer/app", "StartContainer/second"}},
 		{name: "app containers wait for a postStart hook", in: scene(hooked, second), actions: []string{"StartContainer/app"}},
@@ -223,5 +240,21 @@ func TestRememberedRunsStayReady(t *testing.T) {
 	}
 	if c := conditionOf(out.Status.Conditions, v1.PodReady); c.Status != v1.ConditionTrue {
 		t.Errorf("the pod is no longer ready: %+v", c)
+	}
+}
+
+// TestPhaseWaitsForClaims: a pod is over in the API only when its claims are released, because other pods may
+// get them then.
+func TestPhaseWaitsForClaims(t *testing.T) {
+	in := scene(v1.Container{Name: "app", Image: "i"}).with(runtime.Container{Name: "app", State: runtime.Exited, StartedAt: caseTime})
+	in.Pod.Spec.RestartPolicy = v1.RestartPolicyNever
+	in.Pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "c"}}
+	in.Old.Phase = v1.PodRunning
+	if phase := Decide(in).Status.Phase; phase != v1.PodRunning {
+		t.Errorf("phase %s before the release", phase)
+	}
+	in.Memory.ClaimsReleased = true
+	if phase := Decide(in).Status.Phase; phase != v1.PodSucceeded {
+		t.Errorf("phase %s after the release", phase)
 	}
 }

@@ -70,6 +70,9 @@ func (d *decision) containerStatus(c *v1.Container, kind containerType) v1.Conta
 		d.setWaiting(c, kind, runs, &s)
 	}
 	s.VolumeMounts = mountStatuses(c)
+	if kind == appContainer {
+		s.AllocatedResourcesStatus = d.Devices[c.Name]
+	}
 	d.setReadiness(c, kind, runs, &s)
 	return s
 }

@@ -28,6 +28,8 @@ type Input struct {
 	Runtime *runtime.Pod
 	// Memory is what the worker knows and the runtime does not.
 	Memory Memory
+	// Devices is the health of the devices of the pod's claims, by container.
+	Devices map[string][]v1.ResourceStatus
 	// InFlight holds the keys of the actions that run.
 	InFlight map[ActionKey]bool
 	// HostIPs are the node's addresses, one for each IP family.
@@ -101,10 +103,13 @@ type Memory struct {
 	Rejected *Refusal
 	// Expired is set once activeDeadlineSeconds are over.
 	Expired *Refusal
-	// VolumesReady is set by PrepareVolumes, Released by Release and Cleaned by Clean.
-	VolumesReady bool
-	Released     bool
-	Cleaned      bool
+	// VolumesReady is set by PrepareVolumes, ClaimsReady by PrepareClaims, Released by Release and
+	// Cleaned by Clean. ClaimsReleased is set by Release even if it failed to release something else.
+	VolumesReady   bool
+	ClaimsReady    bool
+	ClaimsReleased bool
+	Released       bool
+	Cleaned        bool
 	// PreparedFor identifies the pod's metadata that its volumes show.
 	PreparedFor string
 	// StoppingSince is when the pod began to stop.
@@ -133,6 +138,7 @@ type Subject struct {
 // The subjects that are not containers.
 var (
 	OfVolumes = Subject{part: "volumes"} // preparing or releasing them
+	OfClaims  = Subject{part: "claims"}
 	OfSandbox = Subject{part: "sandbox"}
 	OfResize  = Subject{part: "resize"}
 )

@@ -22,6 +22,9 @@ func randomPod(r *rand.Rand) (*v1.Pod, map[string][]program, time.Duration) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid", Generation: 1},
 		Spec:       v1.PodSpec{RestartPolicy: policies[r.IntN(3)], TerminationGracePeriodSeconds: &grace},
 	}
+	if r.IntN(3) == 0 {
+		pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "claim"}}
+	}
 	programs := map[string][]program{}
 	for i := range r.IntN(4) {
 		c := v1.Container{Name: fmt.Sprintf("init%d", i), Image: "i"}

@@ -252,6 +252,23 @@ func (n fakeNode) Ensure(*v1.Pod) (string, error) { return "/pods/u", n.note("En
 func (n fakeNode) Grow(*v1.Pod) (string, error)   { return "/pods/u", n.note("Grow") }
 func (n fakeNode) Remove(types.UID) error         { return n.note("Remove") }
 
+// fakeClaims replaces the drivers of the pod's claims.
+type fakeClaims struct {
+	*fakeNode
+	devices []*runtimeapi.CDIDevice
+	health  map[string][]v1.ResourceStatus
+}
+
+func (c *fakeClaims) Prepare(context.Context, *v1.Pod) error { return c.note("PrepareClaims") }
+
+func (c *fakeClaims) Devices(*v1.Pod, *v1.Container) ([]*runtimeapi.CDIDevice, error) {
+	return c.devices, c.fail["CDIDevices"]
+}
+
+func (c *fakeClaims) Health(*v1.Pod) map[string][]v1.ResourceStatus { return c.health }
+
+func (c *fakeClaims) Unprepare(context.Context, types.UID) error { return c.note("Unprepare") }
+
 func (n fakeNode) note(name string) (err error) {
 	n.do(func() { err = n.call(name, "") })
 	return err
@@ -263,6 +280,7 @@ type stageTest struct {
 	t      *testing.T
 	cri    *fakeCRI
 	node   *fakeNode
+	claims *fakeClaims
 	clock  *testingclock.FakeClock
 	events *record.FakeRecorder
 	pod    *v1.Pod
@@ -280,14 +298,15 @@ func newStageTest(t *testing.T, pod *v1.Pod) *stageTest {
 	clock := testingclock.NewFakeClock(caseTime)
 	fake := newFakeCRI(clock)
 	node := &fakeNode{fakeCRI: fake}
+	claims := &fakeClaims{fakeNode: node}
 	events := record.NewFakeRecorder(100)
 	parts := &Parts{
 		Host:    criconfig.Host{Layout: rootdir.Layout{Root: t.TempDir()}, Owner: "me", DNS: criconfig.DNS{Servers: []string{"10.0.0.10"}}},
 		Runtime: runtime.New(fake, "me", clock), RuntimeName: "fake", Clock: clock, Recorder: events,
-		Volumes: node, Environment: node, Images: node, Handlers: node, Cgroups: node,
+		Volumes: node, Claims: claims, Environment: node, Images: node, Handlers: node, Cgroups: node,
 		RuntimeHandler: func(_ context.Context, class string) (string, error) { return "handler of " + class, nil },
 	}
-	return &stageTest{Worker: NewWorker(parts, pod, nil, false), t: t, cri: fake, node: node, clock: clock, events: events, pod: pod}
+	return &stageTest{Worker: NewWorker(parts, pod, nil, false), t: t, cri: fake, node: node, claims: claims, clock: clock, events: events, pod: pod}
 }
 
 // do runs the stage of an action to its end, applies what it returns to the worker's memory, and

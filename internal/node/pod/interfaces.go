@@ -87,6 +87,21 @@ func VolumeErrors(err error) []VolumeError {
 	return []VolumeError{*failure}
 }
 
+// Claims has drivers prepare the devices of ResourceClaims (KEP-4381).
+type Claims interface {
+	// Prepare has the devices of the pod's claims prepared. It is called before the sandbox is created.
+	// pod.Status has the names of claims that were created for the pod.
+	Prepare(ctx context.Context, pod *v1.Pod) error
+	// Devices returns the CDI devices of the container's claims. An error becomes
+	// CreateContainerConfigError.
+	Devices(pod *v1.Pod, container *v1.Container) ([]*runtimeapi.CDIDevice, error)
+	// Health returns what is known of the devices of the pod's containers, by container (KEP-4680).
+	Health(pod *v1.Pod) map[string][]v1.ResourceStatus
+	// Unprepare gives up the claims of a pod whose containers have exited. It reads them from disk, so
+	// that it works for pods that the API no longer has.
+	Unprepare(ctx context.Context, uid types.UID) error
+}
+
 // Environment computes a container's environment.
 type Environment interface {
 	// For returns the environment in order: service variables (enableServiceLinks), envFrom, then

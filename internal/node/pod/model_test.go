@@ -38,6 +38,8 @@ type world struct {
 	runtime runtime.Pod
 	serial  int
 	gone    bool
+	// prepared is set while drivers may have prepared the pod's claims.
+	prepared bool
 
 	// The state of the agent, which a crash loses.
 	memory  Memory
@@ -166,6 +168,9 @@ func (w *world) write(out Output) {
 func (w *world) check(out Output) {
 	if IsOver(out.Status.Phase) && w.anyRunning() && !w.gone && !IsOver(w.pod.Status.Phase) {
 		w.problem("phase %s while a container runs", out.Status.Phase)
+	}
+	if w.prepared && (IsOver(out.Status.Phase) && !IsOver(w.pod.Status.Phase) || out.Finished || out.Removed) {
+		w.problem("phase %s, finished %t, removed %t while claims are prepared", out.Status.Phase, out.Finished, out.Removed)
 	}
 	keys := map[ActionKey]bool{}
 	for _, a := range out.Actions {
@@ -298,6 +303,9 @@ func (w *world) launch(a Action) *flying {
 	switch a.Kind {
 	case PrepareVolumes:
 		f.apply = func(m *Memory) { m.VolumesReady = true }
+	case PrepareClaims:
+		f.steps = []func(){func() { w.prepared = true }}
+		f.apply = func(m *Memory) { m.ClaimsReady = true }
 	case CreateSandbox:
 		f.steps = []func(){func() { w.createSandbox(a) }}
 	case StopSandbox:
@@ -319,8 +327,8 @@ func (w *world) launch(a Action) *flying {
 	case RemoveContainer:
 		f.steps = []func(){func() { w.removeContainer(a) }}
 	case Release:
-		f.steps = []func(){w.checkRelease}
-		f.apply = func(m *Memory) { m.Released = true }
+		f.steps = []func(){w.checkRelease, func() { w.prepared = false }}
+		f.apply = func(m *Memory) { m.ClaimsReleased, m.Released = true, true }
 	case Clean:
 		f.apply = func(m *Memory) { m.Cleaned = true }
 	default:
@@ -332,6 +340,9 @@ func (w *world) launch(a Action) *flying {
 func (w *world) createSandbox(a Action) {
 	if !w.memory.VolumesReady {
 		w.problem("sandbox before volumes")
+	}
+	if usesClaims(w.pod) && !w.prepared {
+		w.problem("sandbox before claims")
 	}
 	w.serial++
 	w.runtime.Sandboxes = slices.Insert(w.runtime.Sandboxes, 0, runtime.Sandbox{

@@ -13,8 +13,8 @@ import (
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// run decides the next steps of a pod that should run: volumes, then the sandbox (a pod without its
-// volumes gets no network), then init containers in order, then all app containers.
+// run decides the next steps of a pod that should run: volumes, devices, then the sandbox (a pod
+// without its volumes and devices gets no network), then init containers in order, then all app containers.
 func (d *decision) run() {
 	d.prepareVolumes()
 	if !d.Memory.VolumesReady {
@@ -71,12 +71,27 @@ func (d *decision) ensureSandbox() (runtime.Sandbox, bool) {
 	if !d.clearBrokenSandboxes() || !d.mayRetry(OfSandbox) {
 		return sandbox, false
 	}
+	if !d.claimsReady() {
+		return sandbox, false
+	}
 	attempt := uint32(0)
 	if len(d.Runtime.Sandboxes) > 0 {
 		attempt = d.Runtime.Sandboxes[0].Attempt + 1
 	}
 	d.do(Action{Kind: CreateSandbox, Attempt: attempt})
 	return sandbox, false
+}
+
+// claimsReady reports whether the devices of the pod's claims are prepared, and prepares them. Once the
+// pod has a sandbox, they are: a new agent does not prepare them again.
+func (d *decision) claimsReady() bool {
+	if !usesClaims(d.Pod) || d.Memory.ClaimsReady {
+		return true
+	}
+	if d.mayRetry(OfClaims) {
+		d.do(Action{Kind: PrepareClaims})
+	}
+	return false
 }
 
 // clearBrokenSandboxes stops the containers and sandboxes that a new sandbox would replace, and

@@ -35,6 +35,11 @@ func containerOf(pod *v1.Pod, name string) *v1.Container {
 	return nil
 }
 
+// usesClaims reports whether the pod may have ResourceClaims, its own or one for extended resources.
+func usesClaims(pod *v1.Pod) bool {
+	return len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
+}
+
 // IsSidecar reports whether an init container keeps running alongside the app containers (KEP-753).
 func IsSidecar(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways

@@ -7,10 +7,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
@@ -18,16 +16,11 @@ import (
 
 // createSandbox is the stage of CreateSandbox.
 //
-// Assumes: volumes are ready, and no other sandbox of the pod is ready or holds its network.
+// Assumes: volumes and devices are ready, and no other sandbox of the pod is ready or holds its network.
 // Leaves: the pod's cgroup, its log directory and a ready sandbox, numbered Action.Attempt.
 // On failure: an event, and a Failure of OfSandbox. A cgroup or directory that was created stays
 // for the next attempt or for Release and Clean.
 func (w *Worker) createSandbox(ctx context.Context, t task) func(*Memory) {
-	if needsDevices(t.pod) {
-		message := "Failed to prepare dynamic resources: no DRA driver is registered on the node"
-		w.event(t.pod, "", v1.EventTypeWarning, "FailedPrepareDynamicResources", message)
-		return w.failed(OfSandbox, "FailedPrepareDynamicResources", message)
-	}
 	if err := w.runSandbox(context.WithoutCancel(ctx), t); err != nil {
 		message := "Failed to create pod sandbox: " + runtime.Message(err)
 		w.event(t.pod, "", v1.EventTypeWarning, "FailedCreatePodSandBox", message)
@@ -37,15 +30,6 @@ func (w *Worker) createSandbox(ctx context.Context, t task) func(*Memory) {
 		delete(m.Failures, OfSandbox)
 		m.Cgroup = new(criconfig.PodSize(t.pod))
 	}
-}
-
-// needsDevices reports whether a driver must prepare devices for a pod (KEP-4381). This node has no
-// interface for such drivers, and the pod must not run without its devices.
-func needsDevices(pod *v1.Pod) bool {
-	return pod.Status.ExtendedResourceClaimStatus != nil || slices.ContainsFunc(pod.Spec.ResourceClaims, func(claim v1.PodResourceClaim) bool {
-		name, _, err := resourceclaim.Name(pod, &claim)
-		return err != nil || name != nil
-	})
 }
 
 func (w *Worker) runSandbox(ctx context.Context, t task) error {

@@ -63,38 +63,3 @@ func TestCreateSandboxWithoutClusterDNS(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
-
-// TestCreateSandboxWithDevices: a pod does not run without the devices of its claims.
-func TestCreateSandboxWithDevices(t *testing.T) {
-	claim := "c"
-	for name, pod := range map[string]func(*v1.Pod){
-		"claim": func(p *v1.Pod) { p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "r", ResourceClaimName: &claim}} },
-		"claim not created": func(p *v1.Pod) {
-			p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "r", ResourceClaimTemplateName: &claim}}
-		},
-		"extended resource":    func(p *v1.Pod) { p.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{} },
-		"no claim was needed":  func(p *v1.Pod) { withoutClaim(p, claim) },
-		"no claims in general": func(*v1.Pod) {},
-	} {
-		p := testPod()
-		pod(p)
-		s := newStageTest(t, p)
-		s.do(Action{Kind: CreateSandbox})
-		_, failed := s.memory.Failures[OfSandbox]
-		if want := name[:2] != "no"; failed != want {
-			t.Errorf("%s: failed %t", name, failed)
-		}
-		var want []string
-		if failed {
-			want = []string{"Warning FailedPrepareDynamicResources Failed to prepare dynamic resources: no DRA driver is registered on the node"}
-		}
-		if diff := cmp.Diff(want, s.takeEvents()); diff != "" {
-			t.Errorf("%s: events (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-func withoutClaim(p *v1.Pod, template string) {
-	p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "r", ResourceClaimTemplateName: &template}}
-	p.Status.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "r"}}
-}

@@ -10,19 +10,25 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// release is the stage of Release. It undoes PrepareVolumes, and the cgroup of CreateSandbox.
+// release is the stage of Release. It undoes PrepareClaims, PrepareVolumes, and the cgroup of CreateSandbox.
 //
 // Assumes: no container of the pod runs, and all its sandboxes are stopped.
-// Leaves: no volume and no cgroup of the pod. Memory.Released, after which the API may let the
-// pod go. Logs and exited containers stay, for kubectl logs.
+// Leaves: no prepared claim, no volume and no cgroup of the pod. Memory.ClaimsReleased and
+// Memory.Released, after which the API may let the pod go. Logs and exited containers stay, for kubectl
+// logs.
 // On failure: an event, and a Failure of OfVolumes.
 func (w *Worker) release(ctx context.Context, t task) func(*Memory) {
-	err := errors.Join(w.parts.Volumes.Teardown(ctx, t.pod.UID), w.parts.Cgroups.Remove(t.pod.UID))
+	claims := w.parts.Claims.Unprepare(ctx, t.pod.UID)
+	err := errors.Join(claims, w.parts.Volumes.Teardown(ctx, t.pod.UID), w.parts.Cgroups.Remove(t.pod.UID))
 	if err == nil {
-		return func(m *Memory) { m.Released = true }
+		return func(m *Memory) { m.ClaimsReleased, m.Released = true, true }
 	}
 	if ctx.Err() == nil {
 		w.event(t.pod, "", v1.EventTypeWarning, "FailedKillPod", "error killing pod: "+err.Error())
 	}
-	return w.failed(OfVolumes, "FailedKillPod", err.Error())
+	failed := w.failed(OfVolumes, "FailedKillPod", err.Error())
+	return func(m *Memory) {
+		failed(m)
+		m.ClaimsReleased = m.ClaimsReleased || claims == nil
+	}
 }

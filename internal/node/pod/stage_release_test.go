@@ -11,13 +11,16 @@ import (
 )
 
 func TestRelease(t *testing.T) {
-	for _, call := range []string{"Teardown", "Remove"} {
+	for _, call := range []string{"Unprepare", "Teardown", "Remove"} {
 		s := newStageTest(t, testPod())
 		s.cri.fail[call] = errors.New("busy")
 		s.do(Action{Kind: Release})
-		// A failure of one does not keep the other from being released.
-		if diff := cmp.Diff([]string{"Teardown", "Remove"}, s.cri.took()); diff != "" {
+		// A failure of one does not keep the others from being released.
+		if diff := cmp.Diff([]string{"Unprepare", "Teardown", "Remove"}, s.cri.took()); diff != "" {
 			t.Errorf("%s fails: calls (-want +got):\n%s", call, diff)
+		}
+		if want := call != "Unprepare"; s.memory.ClaimsReleased != want {
+			t.Errorf("%s fails: claims released %t", call, s.memory.ClaimsReleased)
 		}
 		if failure := s.memory.Failures[OfVolumes]; s.memory.Released || failure.Reason != "FailedKillPod" || failure.Count != 1 {
 			t.Errorf("%s fails: released %t, failure %+v", call, s.memory.Released, failure)
@@ -27,7 +30,7 @@ func TestRelease(t *testing.T) {
 		}
 		delete(s.cri.fail, call)
 		s.do(Action{Kind: Release})
-		if !s.memory.Released {
+		if !s.memory.Released || !s.memory.ClaimsReleased {
 			t.Errorf("%s succeeds: not released", call)
 		}
 	}

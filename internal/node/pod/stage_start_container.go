@@ -30,7 +30,7 @@ func (e *startError) Error() string { return runtime.Message(e.err) }
 // startContainer is the stage of StartContainer, for init, app and ephemeral containers. It makes
 // the image present, configures the run, creates it and starts it.
 //
-// Assumes: volumes are ready, the pod's newest sandbox is ready, and no other run of the container
+// Assumes: volumes and devices are ready, the pod's newest sandbox is ready, and no other run of the container
 // is running or starting.
 // Leaves: a running container, numbered Action.Attempt, with Action.BackOff in its annotations; no
 // Failure of the container.
@@ -169,6 +169,11 @@ func (w *Worker) configure(ctx context.Context, r criconfig.Run, images map[stri
 	}
 	if r.Devices, err = w.parts.Volumes.Devices(r.Pod, r.Container); err != nil {
 		return nil, err
+	}
+	if usesClaims(r.Pod) {
+		if r.CDIDevices, err = w.parts.Claims.Devices(r.Pod, r.Container); err != nil {
+			return nil, err
+		}
 	}
 	for _, m := range r.Mounts {
 		if m.Image != nil {

@@ -17,6 +17,7 @@ import (
 var stages = []stage{
 	// Start.
 	{kind: PrepareVolumes, run: (*Worker).prepareVolumes, starts: true},
+	{kind: PrepareClaims, run: (*Worker).prepareClaims, starts: true},
 	{kind: CreateSandbox, run: (*Worker).createSandbox, starts: true, finish: true},
 	{kind: StartContainer, run: (*Worker).startContainer, starts: true, finish: true}, // init containers one by one, then all app containers
 	{kind: PostStart, run: (*Worker).postStart, starts: true},

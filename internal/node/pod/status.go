@@ -150,14 +150,15 @@ func (d *decision) anyAppRanInSandbox() bool {
 	return false
 }
 
-// publish makes the status fit for the API: its phase is final only when no container runs, a
+// publish makes the status fit for the API: its phase is final only when no container runs and no claim
+// is prepared, because the claims of a pod that is over may be given to other pods; a
 // deleted pod that is finished has only terminated containers, and the conditions match.
 func (d *decision) publish() {
 	s := &d.out.Status
 	if d.isFinal() {
 		return
 	}
-	if IsOver(s.Phase) && !IsOver(d.Pod.Status.Phase) && d.anythingRuns() {
+	if IsOver(s.Phase) && !IsOver(d.Pod.Status.Phase) && (d.anythingRuns() || d.holdsClaims()) {
 		s.Phase, s.Reason, s.Message = d.Old.Phase, d.Old.Reason, d.Old.Message
 		if s.Phase == "" {
 			s.Phase = v1.PodPending
@@ -168,6 +169,9 @@ func (d *decision) publish() {
 	}
 	s.Conditions = slices.Concat(s.Conditions, d.resizeConditions(s), d.conditions(s))
 }
+
+// holdsClaims reports whether devices may still be prepared for the pod.
+func (d *decision) holdsClaims() bool { return usesClaims(d.Pod) && !d.Memory.ClaimsReleased }
 
 // terminateAll gives every container of a deleted pod a terminated state. A container that the
 // runtime no longer has counts as failed, so that the pod does not count as succeeded.

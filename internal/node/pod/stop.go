@@ -18,13 +18,14 @@ const minGrace = 2 * time.Second
 // defaultGrace is the API's default terminationGracePeriodSeconds.
 const defaultGrace = 30 * time.Second
 
-// stop decides the next steps of a pod that is to stop: containers, then sandboxes, then volumes
+// stop decides the next steps of a pod that is to stop: containers, then sandboxes, then claims, volumes
 // and cgroup and, once the API no longer has the pod, everything else.
 func (d *decision) stop() {
 	if d.Memory.StoppingSince.IsZero() {
 		d.Memory.StoppingSince = d.Now
 	}
-	if d.stopContainers() || d.isStarting() || d.isInFlight(CreateSandbox, "") || d.isInFlight(PrepareVolumes, "") || d.isInFlight(ResizePod, "") {
+	if d.stopContainers() || d.isStarting() || d.isInFlight(ResizePod, "") ||
+		d.isInFlight(PrepareVolumes, "") || d.isInFlight(PrepareClaims, "") || d.isInFlight(CreateSandbox, "") {
 		return
 	}
 	if !d.release() {
@@ -58,7 +59,7 @@ func (d *decision) stopContainers() (running bool) {
 	return running
 }
 
-// release stops the sandboxes, then tears down volumes and cgroup, and reports whether all of that
+// release stops the sandboxes, then gives up claims, volumes and cgroup, and reports whether all of that
 // is done.
 func (d *decision) release() (done bool) {
 	stopped := d.stopSandboxes(d.Runtime.Sandboxes)

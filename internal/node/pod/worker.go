@@ -41,6 +41,7 @@ type Parts struct {
 	Status      Status
 
 	Volumes     Volumes
+	Claims      Claims
 	Environment Environment
 	Images      Images
 	Probes      Probes
@@ -200,6 +201,7 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 	now := w.parts.Clock.Now()
 	out := Decide(Input{
 		Pod: pod, Resize: resize, Deleted: deleted, Old: w.status, Runtime: w.seen, Memory: w.memory,
+		Devices:  w.devicesOf(pod),
 		InFlight: w.inFlightKeys(), HostIPs: w.parts.Host.IPs, RuntimeName: w.parts.RuntimeName, Now: now,
 	})
 	w.memory = out.Memory
@@ -223,6 +225,14 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 		return 0, false
 	}
 	return max(out.Wake.Sub(now), time.Millisecond), false
+}
+
+// devicesOf returns the health of the pod's devices, by container.
+func (w *Worker) devicesOf(pod *v1.Pod) map[string][]v1.ResourceStatus {
+	if !usesClaims(pod) {
+		return nil
+	}
+	return w.parts.Claims.Health(pod)
 }
 
 // takeInput applies the results of finished actions and probes, and returns the pod to decide on.

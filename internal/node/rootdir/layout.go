@@ -26,6 +26,7 @@ import (
 //	plugins/kubernetes.io/               volumes that pods share: owned by package volume
 //	plugins/<driver>/                    conventionally, the socket of a driver
 //	plugins_registry/                    the registration sockets of drivers
+//	claims/<uid>.json                    prepared ResourceClaims: owned by package dra
 type Layout struct {
 	Root string
 }
@@ -56,6 +57,9 @@ func (l Layout) SharedVolumesDir(kind string) string {
 
 // RegistryDir is the directory of the sockets with which drivers register.
 func (l Layout) RegistryDir() string { return filepath.Join(l.Root, "plugins_registry") }
+
+// ClaimsDir holds one record for each ResourceClaim. Package dra owns its content.
+func (l Layout) ClaimsDir() string { return filepath.Join(l.Root, "claims") }
 
 // HostsFile is the pod's /etc/hosts.
 func (l Layout) HostsFile(uid types.UID) string { return filepath.Join(l.PodDir(uid), "etc-hosts") }

@@ -149,6 +149,8 @@ func (m *model) act(p *v1.Pod, b behaviour, w world, a pod.Action) bool {
 	switch a.Kind {
 	case pod.PrepareVolumes:
 		m.memory.Prepared(p)
+	case pod.PrepareClaims:
+		m.memory.ClaimsReady = true
 	case pod.CreateSandbox:
 		m.createSandbox(p, w, a)
 	case pod.StopSandbox:
@@ -168,7 +170,7 @@ func (m *model) act(p *v1.Pod, b behaviour, w world, a pod.Action) bool {
 	case pod.ResizePod:
 		m.memory.Resized(p, m.runtime.Containers)
 	case pod.Release:
-		m.memory.Released = true
+		m.memory.ClaimsReleased, m.memory.Released = true, true
 	case pod.Clean:
 		m.memory.Cleaned = true
 	}

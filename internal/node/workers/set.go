@@ -80,6 +80,13 @@ func (s *Set) RuntimeChanged(uid types.UID) {
 	}
 }
 
+// Wake has the pod's worker, if it has one, decide again.
+func (s *Set) Wake(uid types.UID) {
+	if w := s.worker(uid); w != nil {
+		w.Wake()
+	}
+}
+
 // Has reports whether the pod has a worker.
 func (s *Set) Has(uid types.UID) bool { return s.worker(uid) != nil }
 
