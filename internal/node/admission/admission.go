@@ -31,6 +31,7 @@ func Check(logger klog.Logger, node *v1.Node, p *v1.Pod, load *Load) *pod.Refusa
 		func() *pod.Refusal { return checkAffinity(node, p) },
 		func() *pod.Refusal { return load.checkPorts(share) },
 		func() *pod.Refusal { return checkTaints(logger, node, p) },
+		func() *pod.Refusal { return checkFeatures(node, p) },
 	} {
 		if refusal := check(); refusal != nil {
 			return refusal

@@ -60,6 +60,8 @@ func TestCheck(t *testing.T) {
 		want   *pod.Refusal
 	}{
 		{"fits", plain, nil, nil},
+		{"feature", tolerating(func(p *v1.Pod) { p.Spec.HostNetwork, p.Spec.HostUsers = true, new(false) }), nil, &pod.Refusal{
+			Reason: "PodFeatureUnsupported", Message: "Pod requires node features that are not available: UserNamespacesHostNetworkSupport"}},
 		{"other os", tolerating(func(p *v1.Pod) { p.Spec.OS = &v1.PodOS{Name: v1.Windows} }), nil,
 			&pod.Refusal{Reason: "PodOSNotSupported", Message: "Failed to admit pod as the OS field doesn't match node OS"}},
 		{"label of another os", tolerating(func(p *v1.Pod) { p.Labels = map[string]string{v1.LabelOSStable: "windows"} }), nil,

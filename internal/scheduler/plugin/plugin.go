@@ -137,6 +137,7 @@ func Rules(clock clock.PassiveClock) ([]Filter, []Weighted) {
 		volumeZone{},
 		topologySpread{},
 		podAffinity{},
+		nodeFeatures{},
 		devices,
 	}
 	scores := []Weighted{

@@ -56,8 +56,37 @@ func TestNodeFilters(t *testing.T) {
 		{"contradictory terms", nodeAffinity{}, disks[:1], pod(required(v1.NodeSelectorTerm{
 			MatchFields: append(named("a").MatchFields, named("b").MatchFields...),
 		})), []string{"!pod affinity terms conflict"}},
+		{"feature of few nodes", nodeFeatures{}, []on{{node: node("a")}, {node: node("b", declaring("RestartAllContainersOnContainerExits"))}},
+			pod(restartingAll), []string{"!node(s) didn't match Pod's required features", ""}},
+		{"no feature", nodeFeatures{}, []on{{node: node("a")}}, pod(), []string{""}},
 	} {
 		tt.run(t)
+	}
+}
+
+func declaring(features ...string) nodeOption {
+	return func(n *v1.Node) { n.Status.DeclaredFeatures = features }
+}
+
+func restartingAll(p *v1.Pod) {
+	p.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestartAllContainers}}
+}
+
+// TestFeaturesWake: a pod that needs a feature is tried again when a node declares other features.
+func TestFeaturesWake(t *testing.T) {
+	plain, declares := node("a"), node("a", declaring("RestartAllContainersOnContainerExits"))
+	for _, tt := range []struct {
+		event Event
+		want  bool
+	}{
+		{Event{Kind: NodeAdded, Node: declares}, true},
+		{Event{Kind: NodeChanged, OldNode: plain, Node: declares}, true},
+		{Event{Kind: NodeChanged, OldNode: declares, Node: declares}, false},
+		{Event{Kind: PodGone}, false},
+	} {
+		if got := (nodeFeatures{}).Wakes(nil, &tt.event, pod(restartingAll)); got != tt.want {
+			t.Errorf("event %d: wakes %t", tt.event.Kind, got)
+		}
 	}
 }
 
