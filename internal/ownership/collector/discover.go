@@ -147,6 +147,9 @@ func resourcesOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) map
 			if strings.Contains(r.Resource, "/") || !r.Watched && !slices.Contains(list.APIResources[i].Verbs, "get") {
 				continue // a subresource, or one whose objects cannot be looked at
 			}
+			if gk := (schema.GroupKind{Group: r.Group, Kind: r.Kind}); graph.Current(gk) != gk {
+				continue // the objects of another resource
+			}
 			former, ok := served[r.GroupResource()]
 			if !ok || r.Watched && !former.Watched || r.Watched == former.Watched && preferred.Has(list.GroupVersion) {
 				served[r.GroupResource()] = r

@@ -183,7 +183,7 @@ func (g *Graph) report(n *node, e *edge) {
 func (g *Graph) ensureKind(ref kindRef) *kind {
 	k, ok := g.kinds[ref]
 	if !ok {
-		k = &kind{kindRef: ref, GroupKind: schema.FromAPIVersionAndKind(ref.apiVersion, ref.kind).GroupKind()}
+		k = &kind{kindRef: ref, GroupKind: Current(schema.FromAPIVersionAndKind(ref.apiVersion, ref.kind).GroupKind())}
 		g.kinds[ref] = k
 	}
 	k.edges++

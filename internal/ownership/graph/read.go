@@ -125,7 +125,7 @@ func splitFinalizers(joined string) []string {
 
 // Served returns the resource that serves a kind.
 func (g *Graph) Served(kind schema.GroupKind) (Resource, bool) {
-	r, ok := g.served[kind]
+	r, ok := g.served[Current(kind)]
 	if !ok {
 		return Resource{}, false
 	}

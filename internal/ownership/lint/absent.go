@@ -14,7 +14,7 @@ import (
 // fault returns the rule that a reference violates because its owner does not exist or cannot be
 // looked up. It returns "" if the owner exists or is hidden.
 func (s *Snapshot) fault(o *Object, ref graph.Owner) ownership.LintRule {
-	kind, served := s.kinds[ownerKind(ref).GroupKind()]
+	kind, served := s.kinds[ownerKind(ref)]
 	switch {
 	case ref.Standing == Hidden:
 		return ""
@@ -44,7 +44,7 @@ func (s *Snapshot) absent(o *Object, ref graph.Owner, kind Kind) bool {
 // misnamed returns the rule that a reference to no object violates.
 func (s *Snapshot) misnamed(o *Object, ref graph.Owner) ownership.LintRule {
 	owner, known := s.byUID[ref.UID]
-	if known && groupKind(owner) == ownerKind(ref).GroupKind() && owner.Name == ref.Name &&
+	if known && groupKind(owner) == ownerKind(ref) && owner.Name == ref.Name &&
 		owner.Namespace != "" && owner.Namespace != o.Namespace {
 		return ownership.RuleCrossNamespace
 	}

@@ -21,11 +21,11 @@ import (
 
 // The kinds of the tests.
 var served = map[schema.GroupKind]Kind{
-	{Group: "c", Kind: "Machine"}: {Namespaced: true, Collected: true, Complete: true, Versions: []string{"v2", "v1"}},
-	{Group: "c", Kind: "Cluster"}: {Collected: true, Complete: true, Versions: []string{"v1"}},
-	{Group: "c", Kind: "Late"}:    {Namespaced: true, Collected: true, Versions: []string{"v1"}},
+	{Group: "c", Kind: "Machine"}: {Namespaced: true, Collected: true, Complete: true, Versions: []string{"c/v2", "c/v1"}},
+	{Group: "c", Kind: "Cluster"}: {Collected: true, Complete: true, Versions: []string{"c/v1"}},
+	{Group: "c", Kind: "Late"}:    {Namespaced: true, Collected: true, Versions: []string{"c/v1"}},
 	{Group: "c", Kind: "Mute"}:    {Namespaced: true, Collected: true, Complete: true},
-	{Group: "m", Kind: "Metric"}:  {Namespaced: true, Versions: []string{"v1"}},
+	{Group: "m", Kind: "Metric"}:  {Namespaced: true, Versions: []string{"m/v1"}},
 }
 
 // object returns an object whose UID is its title: "Machine ns/name" or "Cluster name".

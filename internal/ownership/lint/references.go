@@ -33,7 +33,7 @@ var adopting = map[schema.GroupKind]bool{
 func (s *Snapshot) restorable(o *Object) []metav1.OwnerReference {
 	var lost []metav1.OwnerReference
 	for _, ref := range o.Lost {
-		kind := ownerKind(graph.Owner{OwnerReference: ref}).GroupKind()
+		kind := ownerKind(graph.Owner{OwnerReference: ref})
 		released := ptr.Deref(ref.Controller, false) && adopting[kind]
 		if s.byUID[ref.UID] != nil && !released {
 			lost = append(lost, ref)
@@ -72,14 +72,11 @@ func (s *Snapshot) restore(o *Object, lost graph.Owner) *Fix {
 // version returns the preferred apiVersion for a reference, or "" if it is not known, and whether
 // the reference's own version is served.
 func (s *Snapshot) version(ref graph.Owner) (preferred string, served bool) {
-	gvk := ownerKind(ref)
-	versions := s.kinds[gvk.GroupKind()].Versions
+	versions := s.kinds[ownerKind(ref)].Versions
 	if len(versions) == 0 {
 		return "", false
 	}
-	served = slices.Contains(versions, gvk.Version)
-	gvk.Version = versions[0]
-	return gvk.GroupVersion().String(), served
+	return versions[0], slices.Contains(versions, ref.APIVersion)
 }
 
 func staleVersion(s *Snapshot, o *Object) []Finding {
@@ -150,7 +147,7 @@ func unhonouredBlock(s *Snapshot, o *Object) []Finding {
 		if !ptr.Deref(ref.BlockOwnerDeletion, false) {
 			continue
 		}
-		kind, served := s.kinds[ownerKind(ref).GroupKind()]
+		kind, served := s.kinds[ownerKind(ref)]
 		reason := s.unfollowed(o, ref)
 		switch {
 		case reason != "":

@@ -41,7 +41,7 @@ type Kind struct {
 	Collected bool
 	// Complete is true if the snapshot contains all objects of the kind.
 	Complete bool
-	// Versions are the versions that serve the kind, the preferred one first. It is empty if they
+	// Versions are the apiVersions that serve the kind, the preferred one first. It is empty if they
 	// are not known.
 	Versions []string
 }
@@ -91,13 +91,13 @@ func compare(a, b *Object) int {
 }
 
 // ownerKind returns the kind that a reference names.
-func ownerKind(ref graph.Owner) schema.GroupVersionKind {
-	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+func ownerKind(ref graph.Owner) schema.GroupKind {
+	return graph.Current(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind())
 }
 
 // named returns the object with the kind and name of a reference of o, regardless of its UID.
 func (s *Snapshot) named(o *Object, ref graph.Owner) (*Object, bool) {
-	gk := ownerKind(ref).GroupKind()
+	gk := ownerKind(ref)
 	namespace := ""
 	if s.kinds[gk].Namespaced {
 		namespace = o.Namespace

@@ -20,6 +20,8 @@ import (
 	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
 // Cluster is one end of a move.
@@ -135,6 +137,9 @@ func kindsOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *kinds 
 			}
 			k := kind{gv.WithResource(r.Name), gv.WithKind(r.Kind), r.Namespaced, withStatus[r.Name], r.Verbs}
 			all.served[k.GroupVersionKind] = k
+			if gk := k.GroupVersionKind.GroupKind(); graph.Current(gk) != gk {
+				continue // the objects of another resource
+			}
 			at, found := index[k.GroupResource()]
 			if !found {
 				index[k.GroupResource()] = len(all.preferred)

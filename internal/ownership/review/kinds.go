@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/graph"
 	"github.com/kindred-project/kindred/internal/ownership/lint"
 )
 
@@ -63,9 +64,9 @@ func versionsOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, fail
 		}
 		for _, version := range preferredFirst(group) {
 			for _, r := range served[version.GroupVersion] {
-				gk := schema.GroupKind{Group: group.Name, Kind: r.Kind}
-				if !strings.Contains(r.Name, "/") && !slices.Contains(versions[gk], version.Version) {
-					versions[gk] = append(versions[gk], version.Version)
+				gk := graph.Current(schema.GroupKind{Group: group.Name, Kind: r.Kind})
+				if !strings.Contains(r.Name, "/") && !slices.Contains(versions[gk], version.GroupVersion) {
+					versions[gk] = append(versions[gk], version.GroupVersion)
 				}
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/graph"
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
@@ -211,5 +212,5 @@ func restoreLabels(object *unstructured.Unstructured, item *Item, uids map[types
 
 // groupKindOf returns the kind that a reference names.
 func groupKindOf(ref metav1.OwnerReference) schema.GroupKind {
-	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
+	return graph.Current(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind())
 }
