@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	definitions "github.com/kindred-project/kindred/internal/apiserver/openapi"
 	"github.com/kindred-project/kindred/internal/auth/audit"
 	"github.com/kindred-project/kindred/internal/auth/authentication"
 	"github.com/kindred-project/kindred/internal/auth/authorization"
@@ -112,11 +111,13 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 		return genericapiserver.DefaultBuildHandlerChain(guarded(handler), g)
 	}
 	g.MergedResourceConfig = s.enabled
+	g.EquivalentResourceRegistry = runtime.NewEquivalentResourceRegistryWithIdentity(s.storedAs)
 
 	namer := openapi.NewDefinitionNamer(s.external, extensionsScheme(), aggregatorScheme(), ownershipScheme(), metricsScheme())
-	g.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(allDefinitions, namer)
+	definitions := s.openAPIDefinitions()
+	g.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	g.OpenAPIConfig.Info.Title = "Kubernetes"
-	g.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(allDefinitions, namer)
+	g.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	g.OpenAPIV3Config.Info.Title = "Kubernetes"
 
 	plugins, err := c.Backend.Encrypt(s.lifetime, c.Encryption, g.APIServerID)
@@ -177,8 +178,6 @@ func dropManagedFields(object any) (any, error) {
 	}
 	return object, nil
 }
-
-var allDefinitions = mergeDefinitions(definitions.GetOpenAPIDefinitions)
 
 // shutdownTimeout is the time that requests in progress may take when the server stops.
 const shutdownTimeout = time.Second

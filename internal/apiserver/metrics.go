@@ -37,7 +37,7 @@ func metricsGroup(c *metrics.Collector) generic.Group {
 				generic.Transient{Plural: "nodes", Endpoint: metrics.NewNodeMetrics(c)},
 				generic.Transient{Plural: "pods", Endpoint: metrics.NewPodMetrics(c)},
 			}},
-			{Name: "v1beta1", As: "v1"},
+			{Name: "v1beta1", As: metricsv1.SchemeGroupVersion},
 		},
 	}
 }

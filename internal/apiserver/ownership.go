@@ -4,8 +4,6 @@
 package apiserver
 
 import (
-	"context"
-
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -37,11 +35,25 @@ func (s *Server) ownershipGroup(reviews *review.Reviews, a authorizer.Authorizer
 }
 
 // orphans reports whether deleting objects of a resource orphans their dependents by default.
-func (s *Server) orphans(ctx context.Context, resource schema.GroupResource) bool {
+func (s *Server) orphans(resource schema.GroupVersionResource) bool {
+	stored, ok := s.version(resource.GroupVersion())
+	if ok && !stored.As.Empty() {
+		stored, ok = s.version(stored.As)
+	}
+	return ok && stored.Orphans(resource)
+}
+
+// version returns the description of a built-in version.
+func (s *Server) version(gv schema.GroupVersion) (generic.Version, bool) {
 	for _, group := range s.groups {
-		if group.Name == resource.Group && group.Orphans(ctx, resource.Resource) {
-			return true
+		if group.Name != gv.Group {
+			continue
+		}
+		for _, version := range group.Versions {
+			if version.Name == gv.Version {
+				return version, true
+			}
 		}
 	}
-	return false
+	return generic.Version{}, false
 }

@@ -44,7 +44,7 @@ func CheckRuntimeConfig(config map[string]string) error {
 // enabledResources returns which of the groups' versions and resources are served, as upstream's
 // --runtime-config (k8s.io/apiserver/pkg/server/resourceconfig).
 func enabledResources(groups []generic.Group, config map[string]string) (*serverstorage.ResourceConfig, error) {
-	versions := versionsOf(groups)
+	versions, off := versionsOf(groups), offByDefault(groups)
 	config = maps.Clone(config)
 	if value, ok := config["v1"]; ok { // the core group, which the parser below accepts only with a slash
 		delete(config, "v1")
@@ -58,12 +58,12 @@ func enabledResources(groups []generic.Group, config map[string]string) (*server
 		return nil, err
 	}
 	enabled := serverstorage.NewResourceConfig()
-	enabled.EnableVersions(versions...)
+	enabled.EnableVersions(slices.DeleteFunc(slices.Clone(versions), off.Has)...)
 	enabled, err := resourceconfig.MergeAPIResourceConfigs(enabled, config, versions)
 	if err != nil {
 		return nil, err
 	}
-	if needed := versions.neededBut(enabled); len(needed) > 0 {
+	if needed := versions.neededBut(enabled, off); len(needed) > 0 {
 		return nil, fmt.Errorf("%s cannot be turned off: controllers, admission or the node work with it", strings.Join(needed, ", "))
 	}
 	return enabled, nil
@@ -130,20 +130,59 @@ func (v groupVersions) checkVersions(config map[string]string) error {
 }
 
 // neededBut returns the disabled resources that parts of the process need.
-func (v groupVersions) neededBut(enabled *serverstorage.ResourceConfig) []string {
+func (v groupVersions) neededBut(enabled *serverstorage.ResourceConfig, optional sets.Set[schema.GroupVersion]) []string {
 	var off []string
+	needed := func(gv schema.GroupVersion) bool { return !optionalGroups.Has(gv.Group) && !optional.Has(gv) }
 	for _, gv := range v {
-		if !optionalGroups.Has(gv.Group) && !enabled.ResourceEnabled(gv.WithResource("*")) {
+		if needed(gv) && !enabled.ResourceEnabled(gv.WithResource("*")) {
 			off = append(off, gv.String())
 		}
 	}
 	for gvr, on := range enabled.ResourceConfigs {
-		if !optionalGroups.Has(gvr.Group) && !on {
+		if needed(gvr.GroupVersion()) && !on {
 			off = append(off, gvr.GroupVersion().String()+"/"+gvr.Resource)
 		}
 	}
 	slices.Sort(off)
 	return off
+}
+
+// offByDefault returns the versions that are served only on request.
+func offByDefault(groups []generic.Group) sets.Set[schema.GroupVersion] {
+	off := sets.New[schema.GroupVersion]()
+	for _, group := range groups {
+		for _, version := range group.Versions {
+			if version.OffByDefault {
+				off.Insert(schema.GroupVersion{Group: group.Name, Version: version.Name})
+			}
+		}
+	}
+	return off
+}
+
+// withoutUnused returns the groups without the versions that are off by default and were not enabled,
+// so that nothing is built for them.
+func withoutUnused(groups []generic.Group, enabled *serverstorage.ResourceConfig) []generic.Group {
+	var out []generic.Group
+	for _, group := range groups {
+		group.Versions = slices.DeleteFunc(slices.Clone(group.Versions), func(version generic.Version) bool {
+			return version.OffByDefault && !isEnabled(enabled, schema.GroupVersion{Group: group.Name, Version: version.Name})
+		})
+		if len(group.Versions) > 0 {
+			out = append(out, group)
+		}
+	}
+	return out
+}
+
+// isEnabled reports whether a version, or a resource of it, is enabled.
+func isEnabled(enabled *serverstorage.ResourceConfig, gv schema.GroupVersion) bool {
+	for gvr, on := range enabled.ResourceConfigs {
+		if on && gvr.GroupVersion() == gv {
+			return true
+		}
+	}
+	return enabled.ResourceEnabled(gv.WithResource("*"))
 }
 
 // keepEnabled removes disabled versions and resources from a group.

@@ -22,6 +22,7 @@ func TestCheckRuntimeConfig(t *testing.T) {
 		{map[string]string{"autoscaling/v1": "false"}, ""},
 		{map[string]string{"autoscaling/v2/horizontalpodautoscalers": "false"}, ""},
 		{map[string]string{"apps/v1": "true", "v1": "true", "batch/v1/jobs": ""}, ""},
+		{map[string]string{"extensions/v1beta1": "true", "apps/v1beta1": "false", "apps/v1beta2/deployments": "true"}, ""},
 
 		{map[string]string{"api/all": "false"}, "invalid runtime-config with only api/all=false"},
 		{map[string]string{"api/ga": "no"}, "invalid value api/ga=no"},
@@ -29,7 +30,7 @@ func TestCheckRuntimeConfig(t *testing.T) {
 		{map[string]string{"api/legacy": "false"}, "unknown api groups api/legacy"},
 		{map[string]string{"apps.example/v1": "true"}, "unknown api groups apps.example/v1"},
 		{map[string]string{"apps": "true"}, "invalid key apps"},
-		{map[string]string{"apps/v1beta1": "true"}, "unknown api version apps/v1beta1; this server knows apps/v1"},
+		{map[string]string{"apps/v1beta3": "true"}, "unknown api version apps/v1beta3; this server knows apps/v1 and apps/v1beta2 and apps/v1beta1"},
 		{map[string]string{"autoscaling/v2beta2": "false"}, "unknown api version autoscaling/v2beta2; this server knows autoscaling/v2 and autoscaling/v1"},
 		{map[string]string{"v2": "true"}, "invalid key v2"},
 		{map[string]string{"apps/v1": "false"}, "apps/v1 cannot be turned off"},

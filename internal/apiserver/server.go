@@ -12,9 +12,7 @@ import (
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
@@ -125,6 +123,7 @@ func (s *Server) build(c Config) error {
 	if s.enabled, err = enabledResources(s.groups, c.RuntimeConfig); err != nil {
 		return fmt.Errorf("runtime-config: %w", err)
 	}
+	s.groups = withoutUnused(s.groups, s.enabled)
 	s.reserve = newReserve(c)
 	if s.scheme, err = newScheme(s.groups); err != nil {
 		return err
@@ -239,10 +238,8 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 		return nil, err
 	}
 	env := generic.Environment{Scheme: s.scheme, Options: g.RESTOptionsGetter, Clock: c.Clock, Declared: core.DeclaredOptions()}
-	for _, group := range s.groups {
-		if err := s.install(main, env, g.AdmissionControl, group); err != nil {
-			return nil, fmt.Errorf("group %q: %w", group.Name, err)
-		}
+	if err := s.install(main, env, g.AdmissionControl); err != nil {
+		return nil, err
 	}
 	if err := s.services.start(main); err != nil {
 		return nil, err
@@ -260,27 +257,4 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 		}
 		return nil
 	})
-}
-
-// install installs the enabled versions and resources of a group.
-func (s *Server) install(main *genericapiserver.GenericAPIServer, env generic.Environment, admit admission.Interface, group generic.Group) error {
-	codecs := serializer.NewCodecFactory(s.scheme)
-	info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, s.scheme, runtime.NewParameterCodec(s.scheme), codecs)
-	info.NegotiatedSerializer = statedVersions{codecs, s.scheme}
-	var err error
-	if info.VersionedResourcesStorageMap, err = group.Storage(env); err != nil {
-		return err
-	}
-	keepEnabled(s.enabled, group.Name, &info)
-	if len(info.PrioritizedVersions) == 0 {
-		return nil
-	}
-	s.installed.Insert(info.PrioritizedVersions...)
-	if err := s.deletions.add(main, admit, &info); err != nil {
-		return err
-	}
-	if group.Name == "" {
-		return main.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, &info)
-	}
-	return main.InstallAPIGroup(&info)
 }

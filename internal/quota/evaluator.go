@@ -53,8 +53,23 @@ var olderNames = map[string]corev1.ResourceName{
 // Configuration returns the configuration of the admission plugin, which evaluates only the
 // objects of requests and lists nothing.
 func Configuration(c clock.PassiveClock, reader Reader) quota.Configuration {
-	return generic.NewConfiguration(Evaluators(nil, c, reader), ignored)
+	evaluators := Evaluators(nil, c, reader)
+	for _, plural := range []string{"daemonsets", "deployments", "replicasets"} {
+		stored := schema.GroupResource{Group: "apps", Resource: plural}
+		evaluators = append(evaluators, moved{generic.NewObjectCountEvaluator(stored, nil, ""), schema.GroupResource{Group: "extensions", Resource: plural}})
+	}
+	return generic.NewConfiguration(evaluators, ignored)
 }
+
+// moved evaluates requests in the former group of a kind as requests in the present one. The objects
+// are the same, so they must not pass a quota on the present group.
+type moved struct {
+	quota.Evaluator
+	from schema.GroupResource
+}
+
+// GroupResource implements quota.Evaluator.
+func (m moved) GroupResource() schema.GroupResource { return m.from }
 
 // Lister returns the objects of a kind in a namespace.
 type Lister func(resource schema.GroupResource, namespace string) ([]runtime.Object, error)

@@ -47,6 +47,7 @@ func Groups(d Dependencies) []generic.Group {
 	return []generic.Group{
 		core.Group(d.Core),
 		apps.Group(),
+		apps.Extensions(),
 		batch.Group(),
 		autoscaling.Group(),
 		events.Group(),

@@ -80,38 +80,38 @@ func (q *question) preview(ctx context.Context, spec *ownership.DeletionPreviewS
 	if spec.Target != nil {
 		specs = []ownership.DeletionTarget{*spec.Target}
 	}
-	targets, err := q.targets(ctx, specs)
+	targets, versions, err := q.targets(ctx, specs)
 	if err != nil {
 		return ownership.DeletionPreviewStatus{}, err
 	}
 	p := prediction{question: q, targets: map[types.UID]bool{}, containers: map[types.UID][]types.UID{}, objects: map[types.UID]graph.Object{}}
 	for _, target := range p.inOrder(targets) {
 		p.targets[target.UID] = true
-		p.deletions = append(p.deletions, graph.Deletion{UID: target.UID, Policy: q.propagation(ctx, target.Resource, spec.PropagationPolicy)})
+		p.deletions = append(p.deletions, graph.Deletion{UID: target.UID, Policy: q.propagation(versions[target.UID].WithResource(target.Resource.Resource), spec.PropagationPolicy)})
 	}
 	p.empty(targets)
 	p.rehearse(ctx)
 	return p.status(ctx)
 }
 
-// targets returns the target objects, each once.
-func (q *question) targets(ctx context.Context, specs []ownership.DeletionTarget) ([]graph.Object, error) {
+// targets returns the target objects, each once, and the versions in which they are deleted.
+func (q *question) targets(ctx context.Context, specs []ownership.DeletionTarget) ([]graph.Object, map[types.UID]schema.GroupVersion, error) {
 	read := q.reader(specs)
-	seen := map[types.UID]bool{}
+	versions := map[types.UID]schema.GroupVersion{}
 	var targets []graph.Object
 	for i := range specs {
 		objects, err := q.target(ctx, &specs[i], read)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, o := range objects {
-			if !seen[o.UID] {
-				seen[o.UID] = true
+			if _, seen := versions[o.UID]; !seen {
+				versions[o.UID] = schema.FromAPIVersionAndKind(specs[i].APIVersion, specs[i].Kind).GroupVersion()
 				targets = append(targets, o)
 			}
 		}
 	}
-	return targets, nil
+	return targets, versions, nil
 }
 
 func (q *question) target(ctx context.Context, spec *ownership.DeletionTarget, read reader) ([]graph.Object, error) {
@@ -173,12 +173,12 @@ func (q *question) reader(specs []ownership.DeletionTarget) reader {
 }
 
 // propagation returns the propagation policy of a deletion: the requested one, or the kind's
-// default.
-func (q *question) propagation(ctx context.Context, r graph.Resource, requested *metav1.DeletionPropagation) metav1.DeletionPropagation {
+// default in the version of the request.
+func (q *question) propagation(r schema.GroupVersionResource, requested *metav1.DeletionPropagation) metav1.DeletionPropagation {
 	switch {
 	case requested != nil:
 		return *requested
-	case q.policy.Orphans(ctx, r.GroupResource()):
+	case q.policy.Orphans(r):
 		return metav1.DeletePropagationOrphan
 	}
 	return metav1.DeletePropagationBackground

@@ -90,8 +90,9 @@ func (r *Reviews) connected() *Sources {
 // Policy decides what the caller may read, and the default propagation policy of deletions.
 type Policy struct {
 	Authorizer authorizer.Authorizer
-	// Orphans reports whether deletions of a resource's objects orphan dependents by default.
-	Orphans func(ctx context.Context, resource schema.GroupResource) bool
+	// Orphans reports whether deletions of a resource's objects orphan dependents by default, which
+	// may depend on the version.
+	Orphans func(resource schema.GroupVersionResource) bool
 }
 
 // DeletionPreviews is the endpoint of deletionpreviews.

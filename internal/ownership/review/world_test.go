@@ -155,5 +155,5 @@ func (w *world) create(endpoint rest.Storage, review runtime.Object) error {
 }
 
 func (w *world) policy() Policy {
-	return Policy{Authorizer: w, Orphans: func(_ context.Context, gr schema.GroupResource) bool { return gr == jobs.GroupResource() }}
+	return Policy{Authorizer: w, Orphans: func(r schema.GroupVersionResource) bool { return r.GroupResource() == jobs.GroupResource() }}
 }

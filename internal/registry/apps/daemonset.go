@@ -29,11 +29,12 @@ import (
 // DaemonSet runs a pod on each node.
 var DaemonSet = generic.Kind[*appsv1.DaemonSet]{
 	Name: "DaemonSet", Plural: "daemonsets", ShortNames: []string{"ds"}, Categories: []string{"all"},
-	New:     func() *appsv1.DaemonSet { return &appsv1.DaemonSet{} },
-	NewList: func() runtime.Object { return &appsv1.DaemonSetList{} },
-	Spec:    func(d *appsv1.DaemonSet) any { return &d.Spec },
-	Status:  func(d *appsv1.DaemonSet) any { return &d.Status },
-	Prepare: prepareDaemonSet,
+	New:      func() *appsv1.DaemonSet { return &appsv1.DaemonSet{} },
+	NewList:  func() runtime.Object { return &appsv1.DaemonSetList{} },
+	Spec:     func(d *appsv1.DaemonSet) any { return &d.Spec },
+	Status:   func(d *appsv1.DaemonSet) any { return &d.Status },
+	Deletion: generic.Deletion[*appsv1.DaemonSet]{OrphanByDefault: OrphansByDefault},
+	Prepare:  prepareDaemonSet,
 	StatusUpdate: generic.Update[*appsv1.DaemonSet]{
 		Prepare:  func(_ context.Context, d, old *appsv1.DaemonSet) { setTemplateGeneration(d, old) },
 		Validate: validateDaemonSetStatus,
@@ -99,7 +100,7 @@ func checkTemplateGeneration(ctx context.Context, d *appsv1.DaemonSet) error {
 	if info, ok := request.RequestInfoFrom(ctx); ok && info.Verb == "patch" {
 		return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), d, err.Error())})
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("DaemonSet in version \"v1\" cannot be handled as a DaemonSet: %v", err))
+	return apierrors.NewBadRequest(fmt.Sprintf("DaemonSet in version %q cannot be handled as a DaemonSet: %v", generic.RequestVersion(ctx).Version, err))
 }
 
 func validateDaemonSet(_ context.Context, c *check.Checker, d *appsv1.DaemonSet) {
@@ -155,10 +156,10 @@ func validateDaemonSetRolling(c *check.Checker, rolling *appsv1.RollingUpdateDae
 	}
 }
 
-func validateDaemonSetUpdate(_ context.Context, c *check.Checker, d, old *appsv1.DaemonSet) {
+func validateDaemonSetUpdate(ctx context.Context, c *check.Checker, d, old *appsv1.DaemonSet) {
 	options := metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: metav1validation.LabelSelectorHasInvalidLabelValue(old.Spec.Selector)}
 	validateDaemonSetSpec(c, &d.Spec, options)
-	c.Immutable(field.NewPath("spec", "selector"), d.Spec.Selector, old.Spec.Selector)
+	validateSelectorUpdate(ctx, c, d.Spec.Selector, old.Spec.Selector)
 }
 
 func validateDaemonSetStatus(_ context.Context, c *check.Checker, d, old *appsv1.DaemonSet) {

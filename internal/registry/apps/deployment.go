@@ -22,10 +22,11 @@ import (
 // Deployment rolls out changes of its template with ReplicaSets.
 var Deployment = generic.Kind[*appsv1.Deployment]{
 	Name: "Deployment", Plural: "deployments", ShortNames: []string{"deploy"}, Categories: []string{"all"},
-	New:     func() *appsv1.Deployment { return &appsv1.Deployment{} },
-	NewList: func() runtime.Object { return &appsv1.DeploymentList{} },
-	Spec:    func(d *appsv1.Deployment) any { return &d.Spec },
-	Status:  func(d *appsv1.Deployment) any { return &d.Status },
+	New:      func() *appsv1.Deployment { return &appsv1.Deployment{} },
+	NewList:  func() runtime.Object { return &appsv1.DeploymentList{} },
+	Spec:     func(d *appsv1.Deployment) any { return &d.Spec },
+	Status:   func(d *appsv1.Deployment) any { return &d.Status },
+	Deletion: generic.Deletion[*appsv1.Deployment]{OrphanByDefault: OrphansByDefault},
 	// Its annotations are copied to its ReplicaSets.
 	Generation: generic.SpecAndAnnotations,
 	Prepare:    dropAlphaFields(func(d *appsv1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template }),
@@ -102,7 +103,7 @@ func validateRollingUpdate(c *check.Checker, rolling *appsv1.RollingUpdateDeploy
 
 func validateDeploymentUpdate(ctx context.Context, c *check.Checker, d, old *appsv1.Deployment) {
 	validateDeployment(ctx, c, d)
-	c.Immutable(field.NewPath("spec", "selector"), d.Spec.Selector, old.Spec.Selector)
+	validateSelectorUpdate(ctx, c, d.Spec.Selector, old.Spec.Selector)
 }
 
 func validateDeploymentStatus(_ context.Context, c *check.Checker, d, old *appsv1.Deployment) {

@@ -25,6 +25,7 @@ var ReplicaSet = generic.Kind[*appsv1.ReplicaSet]{
 	NewList:        func() runtime.Object { return &appsv1.ReplicaSetList{} },
 	Spec:           func(r *appsv1.ReplicaSet) any { return &r.Spec },
 	Status:         func(r *appsv1.ReplicaSet) any { return &r.Status },
+	Deletion:       generic.Deletion[*appsv1.ReplicaSet]{OrphanByDefault: OrphansByDefault},
 	Prepare:        dropAlphaFields(func(r *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &r.Spec.Template }),
 	Validate:       validateReplicaSet,
 	ValidateUpdate: validateReplicaSetUpdate,
@@ -53,7 +54,7 @@ func validateReplicaSet(_ context.Context, c *check.Checker, r *appsv1.ReplicaSe
 
 func validateReplicaSetUpdate(ctx context.Context, c *check.Checker, r, old *appsv1.ReplicaSet) {
 	validateReplicaSet(ctx, c, r)
-	c.Immutable(field.NewPath("spec", "selector"), r.Spec.Selector, old.Spec.Selector)
+	validateSelectorUpdate(ctx, c, r.Spec.Selector, old.Spec.Selector)
 }
 
 func validateReplicaSetStatus(_ context.Context, c *check.Checker, r, _ *appsv1.ReplicaSet) {

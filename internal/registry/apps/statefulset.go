@@ -32,6 +32,7 @@ var StatefulSet = generic.Kind[*appsv1.StatefulSet]{
 	Metadata:       generic.Metadata{ValidName: validation.NameIsDNSLabel},
 	Spec:           func(s *appsv1.StatefulSet) any { return &s.Spec },
 	Status:         func(s *appsv1.StatefulSet) any { return &s.Status },
+	Deletion:       generic.Deletion[*appsv1.StatefulSet]{OrphanByDefault: OrphansByDefault},
 	Prepare:        dropAlphaFields(func(s *appsv1.StatefulSet) *corev1.PodTemplateSpec { return &s.Spec.Template }),
 	Validate:       validateStatefulSet,
 	ValidateUpdate: validateStatefulSetUpdate,

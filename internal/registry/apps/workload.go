@@ -52,6 +52,13 @@ func validateSelector(c *check.Checker, selector *metav1.LabelSelector, kind str
 	}
 }
 
+// validateSelectorUpdate forbids to change the selector, except in the versions that allowed it.
+func validateSelectorUpdate(ctx context.Context, c *check.Checker, selector, old *metav1.LabelSelector) {
+	if !MutableSelectors(generic.RequestVersion(ctx)) {
+		c.Immutable(field.NewPath("spec", "selector"), selector, old)
+	}
+}
+
 func isEmpty(selector *metav1.LabelSelector) bool {
 	return selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }

@@ -28,7 +28,7 @@ func Group() generic.Group {
 		},
 		Versions: []generic.Version{
 			{Name: "v2", Resources: []generic.Resource{HorizontalPodAutoscaler}},
-			{Name: "v1", As: "v2"},
+			{Name: "v1", As: autoscalingv2.SchemeGroupVersion},
 		},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -49,7 +50,7 @@ var Job = generic.Kind[*batchv1.Job]{
 	},
 
 	// By default the deletion of a Job orphans its pods, for historical reasons.
-	Deletion:  generic.Deletion[*batchv1.Job]{OrphanByDefault: func(context.Context) bool { return true }},
+	Deletion:  generic.Deletion[*batchv1.Job]{OrphanByDefault: func(schema.GroupVersion) bool { return true }},
 	Endpoints: generic.Endpoints{Replace: func(store *generic.Store) rest.Storage { return &jobStore{store} }},
 
 	Fields: map[string]func(*batchv1.Job) string{

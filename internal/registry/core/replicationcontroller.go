@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -40,7 +41,7 @@ var ReplicationController = generic.Kind[*corev1.ReplicationController]{
 	ValidateUpdate: validateReplicationControllerUpdate,
 	StatusUpdate:   generic.Update[*corev1.ReplicationController]{Validate: validateReplicationControllerStatus},
 	Warnings:       warnReplicationController,
-	Deletion:       generic.Deletion[*corev1.ReplicationController]{OrphanByDefault: func(context.Context) bool { return true }},
+	Deletion:       generic.Deletion[*corev1.ReplicationController]{OrphanByDefault: func(schema.GroupVersion) bool { return true }},
 	Fields: map[string]func(*corev1.ReplicationController) string{
 		"status.replicas": func(r *corev1.ReplicationController) string { return strconv.Itoa(int(r.Status.Replicas)) },
 	},

@@ -4,9 +4,9 @@
 package generic
 
 import (
-	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,9 +37,15 @@ type Group struct {
 type Version struct {
 	Name      string
 	Resources []Resource
-	// As names the version that serves and stores the resources of this one. The scheme
-	// converts between the two.
-	As string
+	// As is the version, of this or an earlier group, that serves and stores the resources of this
+	// one. The scheme converts between the two.
+	As schema.GroupVersion
+	// Adapt returns the endpoints of this version, made of those of As; nil means the same ones.
+	Adapt func(endpoints map[string]rest.Storage) map[string]rest.Storage
+	// Scheme adds what only this version needs.
+	Scheme []func(*runtime.Scheme) error
+	// OffByDefault versions are served only if --runtime-config enables them.
+	OffByDefault bool
 }
 
 // Register adds the group to the scheme under its versions, and under the internal version,
@@ -53,7 +59,12 @@ func (g Group) Register(scheme *runtime.Scheme) error {
 	}
 	var versions []schema.GroupVersion
 	for _, version := range g.Versions {
-		gv := schema.GroupVersion{Group: g.Name, Version: version.Name}
+		for _, add := range version.Scheme {
+			if err := add(scheme); err != nil {
+				return fmt.Errorf("group %q: %w", g.Name, err)
+			}
+		}
+		gv := g.of(version)
 		versions = append(versions, gv)
 		for _, resource := range version.Resources {
 			if err := resource.Register(scheme, gv); err != nil {
@@ -87,48 +98,58 @@ func (k Kind[T]) FieldLabel(label, value string) (string, string, error) {
 	return "", "", fmt.Errorf("field label not supported: %s", label)
 }
 
-// Storage returns the endpoints of all versions, by version.
-func (g Group) Storage(env Environment) (map[string]map[string]rest.Storage, error) {
-	out := map[string]map[string]rest.Storage{}
+// Built are the endpoints of the versions that were built so far.
+type Built map[schema.GroupVersion]map[string]rest.Storage
+
+// Build builds the endpoints of all versions.
+func (g Group) Build(env Environment, built Built) error {
 	for _, version := range g.Versions {
-		if version.As != "" {
+		if !version.As.Empty() {
 			continue
 		}
 		endpoints, err := version.storage(env, g.Name)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		out[version.Name] = endpoints
+		built[g.of(version)] = endpoints
 	}
 	for _, version := range g.Versions {
-		if version.As != "" {
-			out[version.Name] = out[version.As]
+		if version.As.Empty() {
+			continue
 		}
-	}
-	return out, nil
-}
-
-// Orphans reports whether a deletion without propagation policy orphans the dependents of a
-// resource's objects.
-func (g Group) Orphans(ctx context.Context, plural string) bool {
-	for _, version := range g.Versions {
-		for _, resource := range version.Resources {
-			if kind, ok := resource.(interface {
-				orphans(ctx context.Context, plural string) bool
-			}); ok && kind.orphans(ctx, plural) {
-				return true
-			}
+		endpoints, ok := built[version.As]
+		if !ok {
+			return fmt.Errorf("%s is served as %s, which is not", g.of(version), version.As)
 		}
+		if version.Adapt != nil {
+			endpoints = version.Adapt(endpoints)
+		}
+		built[g.of(version)] = endpoints
 	}
-	return false
+	return nil
 }
 
-func (k Kind[T]) orphans(ctx context.Context, plural string) bool {
-	return k.Plural == plural && k.orphansByDefault(ctx)
+func (g Group) of(version Version) schema.GroupVersion {
+	return schema.GroupVersion{Group: g.Name, Version: version.Name}
 }
 
-func (k *Kind[T]) orphansByDefault(ctx context.Context) bool {
-	return k.Deletion.OrphanByDefault != nil && k.Deletion.OrphanByDefault(ctx)
+// Orphans reports whether a deletion in a version of the API, without propagation policy, orphans
+// the dependents of a resource's objects.
+func (v Version) Orphans(resource schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(v.Resources, func(r Resource) bool {
+		kind, ok := r.(interface {
+			orphans(resource schema.GroupVersionResource) bool
+		})
+		return ok && kind.orphans(resource)
+	})
+}
+
+func (k Kind[T]) orphans(resource schema.GroupVersionResource) bool {
+	return k.Plural == resource.Resource && k.orphansByDefault(resource.GroupVersion())
+}
+
+func (k *Kind[T]) orphansByDefault(gv schema.GroupVersion) bool {
+	return k.Deletion.OrphanByDefault != nil && k.Deletion.OrphanByDefault(gv)
 }
 
 // storage returns the endpoints of all resources of the version.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/kindred-project/kindred/internal/registry/check"
@@ -160,9 +161,9 @@ type Table[T Object] struct {
 
 // Deletion declares how objects of a kind are deleted.
 type Deletion[T Object] struct {
-	// OrphanByDefault reports whether a deletion that names no propagation
-	// policy keeps dependents. Nil means that they are deleted.
-	OrphanByDefault func(ctx context.Context) bool
+	// OrphanByDefault reports whether a deletion in a version of the API that names no
+	// propagation policy keeps dependents. Nil means that they are deleted.
+	OrphanByDefault func(gv schema.GroupVersion) bool
 	// Unowned kinds take no part in garbage collection (Events).
 	Unowned bool
 	// Grace reports whether the object is deleted gracefully, and if so sets the

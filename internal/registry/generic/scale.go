@@ -6,6 +6,7 @@ package generic
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,12 +36,15 @@ type Scale[T Object] struct {
 
 var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 
-// scaleStore serves autoscaling/v1 Scale through the kind's main endpoint, so that a change of
+// scaleStore serves Scale through the kind's main endpoint, so that a change of
 // replicas passes the kind's strategy and admission.
 type scaleStore[T Object] struct {
 	main   *Store
 	kind   *Kind[T]
 	parent schema.GroupVersion
+	// versions are all versions of the kind.
+	versions []schema.GroupVersion
+	scheme   *runtime.Scheme
 	rest.TableConvertor
 }
 
@@ -60,7 +64,12 @@ var (
 func (s *scaleStore[T]) New() runtime.Object { return &autoscalingv1.Scale{} }
 func (s *scaleStore[T]) Destroy()            {}
 
-func (s *scaleStore[T]) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
+// GroupVersionKind returns autoscaling/v1, or the version's own Scale, which versions before apps/v1
+// have.
+func (s *scaleStore[T]) GroupVersionKind(gv schema.GroupVersion) schema.GroupVersionKind {
+	if own := gv.WithKind(scaleKind.Kind); s.scheme.Recognizes(own) {
+		return own
+	}
 	return scaleKind
 }
 
@@ -128,7 +137,7 @@ func (u scaleUpdate[T]) Preconditions() *metav1.Preconditions { return u.info.Pr
 
 func (u scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
 	obj := old.DeepCopyObject().(T)
-	fields := managedfields.NewScaleHandler(obj.GetManagedFields(), u.store.parent, u.store.replicasPath())
+	fields := managedfields.NewScaleHandler(obj.GetManagedFields(), u.store.requested(ctx), u.store.replicasPath())
 	before, err := u.store.scaleOf(obj)
 	if err != nil {
 		return nil, err
@@ -178,5 +187,17 @@ func (s *scaleStore[T]) resource() schema.GroupResource {
 }
 
 func (s *scaleStore[T]) replicasPath() managedfields.ResourcePathMappings {
-	return managedfields.ResourcePathMappings{s.parent.String(): fieldpath.MakePathOrDie("spec", "replicas")}
+	paths := managedfields.ResourcePathMappings{}
+	for _, gv := range s.versions {
+		paths[gv.String()] = fieldpath.MakePathOrDie("spec", "replicas")
+	}
+	return paths
+}
+
+// requested returns the version of the scaled object in whose name a client owns the replicas.
+func (s *scaleStore[T]) requested(ctx context.Context) schema.GroupVersion {
+	if gv := RequestVersion(ctx); slices.Contains(s.versions, gv) {
+		return gv
+	}
+	return s.parent
 }

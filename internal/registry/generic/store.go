@@ -68,7 +68,7 @@ func (k Kind[T]) Storage(env Environment, gv schema.GroupVersion) (map[string]re
 		out[k.Plural+"/"+name] = k.updateStore(main, env, gv, update)
 	}
 	if k.Scale != nil {
-		out[k.Plural+"/scale"] = &scaleStore[T]{main: main, kind: &k, parent: gv, TableConvertor: scaleTable(env.Clock)}
+		out[k.Plural+"/scale"] = &scaleStore[T]{main: main, kind: &k, parent: gv, versions: k.versions(env.Scheme, gv), scheme: env.Scheme, TableConvertor: scaleTable(env.Clock)}
 	}
 	if k.Endpoints.Subresources != nil {
 		for name, storage := range k.Endpoints.Subresources(main) {
@@ -91,9 +91,18 @@ func (k *Kind[T]) newStrategy(env Environment, gv schema.GroupVersion) strategy[
 	}
 }
 
-// versions returns the versions of the kind in the scheme, and the served one.
+// versions returns the versions of the kind in the scheme, and the served one. Another group may
+// have versions of it, whose internal type is the same.
 func (k *Kind[T]) versions(scheme *runtime.Scheme, gv schema.GroupVersion) []schema.GroupVersion {
-	out := scheme.VersionsForGroupKind(gv.WithKind(k.Name).GroupKind())
+	var out []schema.GroupVersion
+	kinds, _, _ := scheme.ObjectKinds(k.New())
+	for _, kind := range kinds {
+		for _, version := range scheme.VersionsForGroupKind(kind.GroupKind()) {
+			if !slices.Contains(out, version) {
+				out = append(out, version)
+			}
+		}
+	}
 	if !slices.Contains(out, gv) {
 		out = append(out, gv)
 	}

@@ -162,7 +162,7 @@ func (s strategy[T]) DefaultGarbageCollectionPolicy(ctx context.Context) rest.Ga
 	switch {
 	case s.kind.Deletion.Unowned:
 		return rest.Unsupported
-	case s.kind.orphansByDefault(ctx):
+	case s.kind.orphansByDefault(RequestVersion(ctx)):
 		return rest.OrphanDependents
 	}
 	return rest.DeleteDependents

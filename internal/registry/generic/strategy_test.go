@@ -144,7 +144,7 @@ func TestResetFields(t *testing.T) {
 }
 
 func TestPolicies(t *testing.T) {
-	yes := func(context.Context) bool { return true }
+	yes := func(schema.GroupVersion) bool { return true }
 	for name, test := range map[string]struct {
 		change func(*Kind[*appsv1.Deployment])
 		want   rest.GarbageCollectionPolicy
