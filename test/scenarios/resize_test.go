@@ -92,6 +92,49 @@ func TestResize(t *testing.T) {
 	}
 }
 
+// TestResizeOfInitContainers resizes init containers while one runs and before the other has.
+func TestResizeOfInitContainers(t *testing.T) {
+	s := newSession(t, ownClusterWithNode(t))
+	waits := `["sh", "-c", "trap exit TERM; until [ -e /tmp/go ]; do sleep 0.1; done"]`
+	s.apply(`
+apiVersion: v1
+kind: Pod
+metadata: {name: sized}
+spec:
+  initContainers:
+  - {name: first, image: "` + image + `", command: ` + waits + `, resources: ` + sizes("100m", "200m", "", "") + `}
+  - {name: second, image: "` + image + `", command: [sh, -c, "` + cpuQuota + `"], resources: ` + sizes("100m", "200m", "", "") + `}
+  containers:
+  - {name: c, image: "` + image + `", command: [sh, -c, "trap exit TERM; sleep 3600 & wait"]}
+`)
+	quota := func() (string, error) {
+		r := s.try("exec", "sized", "-c", "first", "--", "sh", "-c", cpuQuota)
+		if r.code != 0 {
+			return "", fmt.Errorf("%s", r.err)
+		}
+		return r.out, nil
+	}
+	expect := func(want string) {
+		t.Helper()
+		s.eventually("the init container has the quota "+want, func() error {
+			if got, err := quota(); err != nil || got != want+"\n" {
+				return fmt.Errorf("%q, %v", got, err)
+			}
+			return nil
+		})
+	}
+	expect("20000")
+	s.kubectl("patch", "pod", "sized", "--subresource", "resize", "-p", `{"spec": {"initContainers": [
+		{"name": "first", "resources": `+sizes("200m", "300m", "", "")+`}, {"name": "second", "resources": `+sizes("200m", "400m", "", "")+`}]}}`)
+	expect("30000")
+	s.kubectl("exec", "sized", "-c", "first", "--", "touch", "/tmp/go")
+	s.ready("sized")
+	s.prints("40000\n", "logs", "sized", "-c", "second")
+	if restarts := s.jsonpath("{.status.initContainerStatuses[*].restartCount}", "pod", "sized"); restarts != "0 0" {
+		t.Errorf("restarts %s", restarts)
+	}
+}
+
 // sizedPod returns a pod with the given requests and limits; empty ones are left out.
 func sizedPod(name, cpu, cpuLimit, memory, memoryLimit, more string) string {
 	return `

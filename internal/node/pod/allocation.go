@@ -18,8 +18,10 @@ import (
 )
 
 // DeclaredFeatures returns, sorted, the features that the node declares to the API server
-// (KEP-5328): its pods' pod-level resources can be resized.
-func DeclaredFeatures() []string { return []string{"InPlacePodLevelResourcesVerticalScaling"} }
+// (KEP-5328): resources of pods and of init containers can be resized.
+func DeclaredFeatures() []string {
+	return []string{"InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"}
+}
 
 // Allocation is the resources that the node has allocated to a pod: those that the pod was admitted
 // with or last resized to. The API's spec has the desired resources. The two differ while a resize

@@ -52,6 +52,38 @@ func cpuOf(s v1.PodStatus) string {
 	return c.AllocatedResources.Cpu().String() + " allocated, " + c.Resources.Requests.Cpu().String() + "/" + c.Resources.Limits.Cpu().String()
 }
 
+// TestResizeOfInitContainer: a running init container is resized as an app container is; one that has not run yet
+// starts with its new size, and one that has completed is not started again.
+func TestResizeOfInitContainer(t *testing.T) {
+	created := sized("init", "100m", "64Mi")
+	for name, test := range map[string]struct {
+		state   runtime.State
+		policy  v1.ResourceResizeRestartPolicy
+		actions []string
+	}{
+		"running":                  {runtime.Running, v1.NotRequired, []string{"ResizePod/"}},
+		"running, has to restart":  {runtime.Running, v1.RestartContainer, []string{"StopContainer/init-0 in 30s"}},
+		"completed":                {runtime.Exited, v1.NotRequired, []string{"StartContainer/app"}},
+		"completed, would restart": {runtime.Exited, v1.RestartContainer, []string{"StartContainer/app"}},
+	} {
+		in := scene(sized("app", "100m", "64Mi"))
+		created.ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceCPU, RestartPolicy: test.policy}}
+		now := created
+		now.Resources = requirements("200m", "64Mi")
+		in.Pod.Spec.InitContainers = []v1.Container{now}
+		in = in.with(runtime.Container{
+			Name: "init", State: test.state, StartedAt: caseTime.Add(-time.Minute), FinishedAt: caseTime,
+			Hash: criconfig.Hash(&created), Size: criconfig.ContainerSize(in.Pod, &created).String(),
+		})
+		in.Resize = Resize{Allocated: 3}
+		size := criconfig.PodSize(in.Pod)
+		in.Memory.Cgroup = &size
+		if diff := cmp.Diff(test.actions, actionsOf(Decide(in))); diff != "" {
+			t.Errorf("%s: actions (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestResizeInPlace(t *testing.T) {
 	in := grown()
 	out := Decide(in)
