@@ -147,21 +147,4 @@ func (c *cluster) memory(line string) (float64, error) {
 }
 
 // processorTime returns the CPU time that the process has used so far.
-func (c *cluster) processorTime() time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	// The second field is the program's name in parentheses; utime and stime are the 14th and
-	// the 15th, in hundredths of a second (proc(5)).
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	var ticks int
-	for _, field := range fields[11:13] {
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			return 0
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
-}
+func (c *cluster) processorTime() time.Duration { return servers.ProcessorTime(c.cmd.Process.Pid) }

@@ -49,12 +49,12 @@ func startCronJobs(ctx context.Context, b *bench) (float64, error) {
 
 // cronJobsBesideUpstream returns how many times longer upstream takes, which has no nodes here.
 func cronJobsBesideUpstream(ctx context.Context, b *bench) (float64, error) {
-	client, stop, err := b.upstream(ctx)
+	u, err := b.startUpstream(ctx, 0)
 	if err != nil {
 		return 0, fmt.Errorf("upstream: %w", err)
 	}
-	defer stop()
-	due, err := plan(ctx, client)
+	defer u.stop()
+	due, err := plan(ctx, u)
 	if err != nil {
 		return 0, fmt.Errorf("upstream: %w", err)
 	}
@@ -62,7 +62,7 @@ func cronJobsBesideUpstream(ctx context.Context, b *bench) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("upstream: %w", err)
 	}
-	stop()
+	u.stop()
 	ours, err := startCronJobs(ctx, b)
 	fmt.Printf("  Kindred %.2f s, upstream %.2f s\n", ours, theirs.Seconds())
 	return theirs.Seconds() / ours, err

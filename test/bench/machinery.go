@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -66,6 +67,9 @@ func until(ctx context.Context, events watch.Interface, last func(watch.Event) b
 		case e, ok := <-events.ResultChan():
 			if !ok {
 				return errWatchEnded
+			}
+			if e.Type == watch.Error {
+				return apierrors.FromObject(e.Object)
 			}
 			if last(e) {
 				return nil

@@ -26,7 +26,7 @@ func upstreamControlPlane(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{dir: t.TempDir(), home: t.TempDir()}
-	server, err := programs.Start(t.Context(), c.dir)
+	server, err := programs.Start(t.Context(), c.dir, false)
 	if err != nil {
 		t.Fatal(err)
 	}

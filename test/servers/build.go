@@ -65,8 +65,20 @@ func BuildControlPlane(ctx context.Context, dir string) (c UpstreamControlPlane,
 	if c.Upstream, err = BuildUpstream(ctx, dir); err != nil {
 		return UpstreamControlPlane{}, err
 	}
-	c.controllerManager, err = kubernetesProgram("kube-controller-manager").Build(ctx, filepath.Join(dir, "upstream"), filepath.Join(dir, "bin"))
-	return c, err
+	return c, buildKubernetes(ctx, dir, map[string]*string{
+		"kube-controller-manager": &c.controllerManager,
+		"kube-scheduler":          &c.scheduler,
+	})
+}
+
+// buildKubernetes builds programs of Kubernetes, by name, and sets their paths.
+func buildKubernetes(ctx context.Context, dir string, programs map[string]*string) (err error) {
+	for name, path := range programs {
+		if *path, err = kubernetesProgram(name).Build(ctx, filepath.Join(dir, "upstream"), filepath.Join(dir, "bin")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // BuildCluster builds the programs of a whole cluster, as [BuildUpstream] does. runtime is the
@@ -79,16 +91,7 @@ func BuildCluster(ctx context.Context, dir, runtime string) (c UpstreamCluster, 
 	if c.UpstreamControlPlane, err = BuildControlPlane(ctx, dir); err != nil {
 		return UpstreamCluster{}, err
 	}
-	for name, path := range map[string]*string{
-		"kube-scheduler": &c.scheduler,
-		"kubelet":        &c.kubelet,
-		"kube-proxy":     &c.proxy,
-	} {
-		if *path, err = kubernetesProgram(name).Build(ctx, filepath.Join(dir, "upstream"), filepath.Join(dir, "bin")); err != nil {
-			return UpstreamCluster{}, err
-		}
-	}
-	return c, nil
+	return c, buildKubernetes(ctx, dir, map[string]*string{"kubelet": &c.kubelet, "kube-proxy": &c.proxy})
 }
 
 // Build builds the program in bin in the version that the module requires, and returns its path. It

@@ -37,7 +37,7 @@ const (
 // UpstreamCluster starts whole clusters of upstream's programs.
 type UpstreamCluster struct {
 	UpstreamControlPlane
-	scheduler, kubelet, proxy string
+	kubelet, proxy string
 	// runtime is the directory of containerd's programs, or empty to use the installed ones.
 	runtime string
 }

@@ -4,12 +4,15 @@
 package servers
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -48,6 +51,26 @@ func launch(name, log string, env []string, binary string, args ...string) (*pro
 		close(p.ended)
 	}()
 	return p, nil
+}
+
+// ProcessorTime returns the CPU time that a process has used so far, or 0 if it has ended.
+func ProcessorTime(pid int) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// The second field is the program's name in parentheses; utime and stime are the 14th and
+	// the 15th, in hundredths of a second (proc(5)).
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	var ticks int
+	for _, field := range fields[11:13] {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			return 0
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
 // await polls until the process is ready.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -46,6 +47,14 @@ func (s *Server) Kill() {
 	for _, p := range slices.Backward(s.processes) {
 		p.kill()
 	}
+}
+
+// ProcessorTime returns the CPU time that the processes have used so far.
+func (s *Server) ProcessorTime() (sum time.Duration) {
+	for _, p := range s.processes {
+		sum += ProcessorTime(p.cmd.Process.Pid)
+	}
+	return sum
 }
 
 // CheckRunning returns an error if a process of the server has ended.

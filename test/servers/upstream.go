@@ -87,17 +87,16 @@ func (u Upstream) Start(ctx context.Context, dir string, fsync bool) (_ *Server,
 // keyFile returns the file of the key of the administrator and of service account tokens.
 func keyFile(dir string) string { return filepath.Join(dir, "admin.key") }
 
-// UpstreamControlPlane is upstream's API server with its controllers. Without scheduler and nodes,
-// pods stay Pending.
+// UpstreamControlPlane is upstream's API server with its controllers and its scheduler.
 type UpstreamControlPlane struct {
 	Upstream
-	controllerManager string
+	controllerManager, scheduler string
 }
 
-// Start starts the control plane in dir, the controller manager with additional flags. Its store
-// does not survive a crash of the machine.
-func (u UpstreamControlPlane) Start(ctx context.Context, dir string, more ...string) (_ *Server, err error) {
-	s, err := u.Upstream.Start(ctx, dir, false)
+// Start starts the control plane in dir without its scheduler, the controller manager with additional
+// flags. For fsync, see [Upstream.Start].
+func (u UpstreamControlPlane) Start(ctx context.Context, dir string, fsync bool, more ...string) (_ *Server, err error) {
+	s, err := u.Upstream.Start(ctx, dir, fsync)
 	if err != nil {
 		return nil, err
 	}
@@ -106,18 +105,27 @@ func (u UpstreamControlPlane) Start(ctx context.Context, dir string, more ...str
 			s.Stop()
 		}
 	}()
+	more = append([]string{"--service-account-private-key-file=" + keyFile(dir), "--use-service-account-credentials=true"}, more...)
+	return s, s.startClient(ctx, dir, "kube-controller-manager", u.controllerManager, more)
+}
+
+// Schedule starts the scheduler of a control plane that runs in dir, with additional flags.
+func (u UpstreamControlPlane) Schedule(ctx context.Context, s *Server, dir string, more ...string) error {
+	return s.startClient(ctx, dir, "kube-scheduler", u.scheduler, more)
+}
+
+// startClient starts a program of the control plane that is a client of the API server.
+func (s *Server) startClient(ctx context.Context, dir, name, binary string, more []string) error {
 	port, healthz, err := localServer()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	flags := append(clientFlags(s.Kubeconfig, port), "--service-account-private-key-file="+keyFile(dir), "--use-service-account-credentials=true")
-	flags = append(flags, more...)
-	manager, err := launch("kube-controller-manager", filepath.Join(dir, "kube-controller-manager.log"), nil, u.controllerManager, flags...)
+	client, err := launch(name, filepath.Join(dir, name+".log"), nil, binary, append(clientFlags(s.Kubeconfig, port), more...)...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s.processes = append(s.processes, manager)
-	return s, manager.await(ctx, healthz)
+	s.processes = append(s.processes, client)
+	return client.await(ctx, healthz)
 }
 
 // startEtcd starts the store and returns its URL.

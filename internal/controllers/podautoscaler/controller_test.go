@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 )
 
@@ -252,6 +253,26 @@ func TestScaleUpAndDown(t *testing.T) {
 		t.Errorf("after the window: %d replicas", b.replicas["w"])
 	}
 	b.wantEvents("Normal SuccessfulRescale New size: 1; reason: All metrics below target")
+}
+
+// TestHold: an autoscaler on hold changes nothing, and goes on when the hold ends.
+func TestHold(t *testing.T) {
+	held := newAutoscaler()
+	held.Annotations = map[string]string{ownership.HoldAnnotation: ""}
+	b := newBed(t, held)
+	b.usage = 1000
+	hpa := b.pass("a")
+	if b.replicas["w"] != 2 || len(hpa.Status.Conditions) != 0 {
+		t.Errorf("on hold: %d replicas, %v", b.replicas["w"], conditions(hpa))
+	}
+	hpa.Annotations = nil
+	if err := b.api.Update(t.Context(), hpa); err != nil {
+		t.Fatal(err)
+	}
+	b.pass("a")
+	if b.replicas["w"] != 4 {
+		t.Errorf("after the hold: %d replicas", b.replicas["w"])
+	}
 }
 
 // TestRestart: a controller that does not know the past does not remove replicas at once.

@@ -1,0 +1,156 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+)
+
+// nodeClients is the number of requests that the simulated nodes send at the same time.
+const nodeClients = 64
+
+// nodes simulates the nodes of an upstream control plane: a pod is Running with one write of its status
+// as soon as it is bound, and gone with one request as soon as it is to be deleted. It is less work than
+// kubelets have, to be fair.
+type nodes struct {
+	client  kubernetes.Interface
+	work    chan *corev1.Pod
+	address atomic.Uint32
+}
+
+// startNodes creates nodes and simulates them until ctx ends.
+func startNodes(ctx context.Context, config *rest.Config, count int) error {
+	client, err := upstreamClient(config)
+	if err != nil {
+		return err
+	}
+	for i := range count {
+		if err := createNode(ctx, client, fmt.Sprint("node-", i)); err != nil {
+			return err
+		}
+	}
+	if err := awaitNodes(ctx, client, count); err != nil {
+		return err
+	}
+	events, err := watchPods(ctx, client.CoreV1().Pods(metav1.NamespaceAll))
+	if err != nil {
+		return err
+	}
+	if client, err = upstreamClient(config); err != nil {
+		return err
+	}
+	n := &nodes{client: client, work: make(chan *corev1.Pod, manyReplicas)}
+	go n.watch(ctx, events)
+	for range nodeClients {
+		go n.run()
+	}
+	return nil
+}
+
+func createNode(ctx context.Context, client kubernetes.Interface, name string) error {
+	node, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	node.ResourceVersion = "" // controllers write to it as well
+	node.Status.Capacity = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	node.Status.Allocatable = node.Status.Capacity
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	_, err = client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	return err
+}
+
+// awaitNodes waits until pods can be scheduled: the API taints new nodes, and a controller removes the
+// taint of those that are ready.
+func awaitNodes(ctx context.Context, client kubernetes.Interface, count int) error {
+	events, err := client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	ready := map[string]bool{}
+	return await(ctx, events, func(e watch.Event) bool {
+		if node, ok := e.Object.(*corev1.Node); ok && len(node.Spec.Taints) == 0 {
+			ready[node.Name] = true
+		}
+		return len(ready) == count
+	})
+}
+
+func (n *nodes) watch(ctx context.Context, events watch.Interface) {
+	defer close(n.work)
+	defer events.Stop()
+	for {
+		select {
+		case e, ok := <-events.ResultChan():
+			if !ok {
+				return
+			}
+			if pod, isPod := e.Object.(*corev1.Pod); isPod && e.Type != watch.Deleted && isDue(pod) {
+				n.work <- pod
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// isDue reports whether a node has something to do for a pod.
+func isDue(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && (pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodPending)
+}
+
+func (n *nodes) run() {
+	for pod := range n.work {
+		err := n.advance(pod)
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			fmt.Fprintf(os.Stderr, "bench: simulate pod %s: %v\n", pod.Name, err)
+		}
+	}
+}
+
+// advance takes a pod one step further. It has no context: requests in progress when the measurement ends
+// are completed or refused by the server, which then stops.
+func (n *nodes) advance(pod *corev1.Pod) error {
+	ctx := context.Background()
+	pods := n.client.CoreV1().Pods(pod.Namespace)
+	if pod.DeletionTimestamp != nil {
+		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+	}
+	pod.Status = n.running(pod)
+	_, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	return err
+}
+
+func (n *nodes) running(pod *corev1.Pod) corev1.PodStatus {
+	now := metav1.Now()
+	status := corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now, QOSClass: pod.Status.QOSClass, Conditions: pod.Status.Conditions}
+	for _, condition := range []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: condition, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	}
+	for _, c := range pod.Spec.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, Ready: true, Started: ptr.To(true),
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+		})
+	}
+	number := n.address.Add(1)
+	status.PodIP = netip.AddrFrom4([4]byte{198, 18, byte(number >> 8), byte(number)}).String()
+	status.PodIPs = []corev1.PodIP{{IP: status.PodIP}}
+	return status
+}
