@@ -433,21 +433,22 @@ func TestCSIVolumeIsNotAttached(t *testing.T) {
 	}
 }
 
-// stepUntil steps the clock once the attempt waits, and returns its result.
+// stepUntil steps the clock until an attempt that waits has ended, and returns its result. It may step before the
+// attempt looks at the clock.
 func (f *csiFixture) stepUntil(t *testing.T, done <-chan error, d time.Duration) error {
 	t.Helper()
-	for range 1000 {
+	for steps := range 500 {
 		select {
 		case err := <-done:
-			t.Fatalf("not waiting: %v", err)
-		case <-time.After(10 * time.Millisecond):
-		}
-		if f.clock.HasWaiters() {
+			if steps == 0 {
+				t.Fatalf("not waiting: %v", err)
+			}
+			return err
+		case <-time.After(20 * time.Millisecond):
 			f.clock.Step(d)
-			return <-done
 		}
 	}
-	t.Fatal("no attempt waits")
+	t.Fatal("still waiting")
 	return nil
 }
 
