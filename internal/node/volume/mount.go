@@ -63,7 +63,7 @@ func (m *Manager) mount(ctx context.Context, pod *v1.Pod, container *v1.Containe
 		mount.ImageSubPath = subPath
 		return mount, nil
 	}
-	mount.HostPath = v.path()
+	mount.HostPath, mount.SelinuxRelabel = v.path(), m.mustRelabel(pod, spec, v)
 	if subPath != "" {
 		s := subpath{
 			root: mount.HostPath, path: subPath,
