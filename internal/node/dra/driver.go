@@ -160,15 +160,21 @@ func (d *driver) close() {
 	}
 }
 
+func (d *drivers) setConnected(one *driver, connected bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if one.connected != connected {
+		one.connected = connected
+		d.check(one.name)
+	}
+}
+
 // watch keeps an instance connected, and notes whether it is. gRPC connects when a call is made; a driver
 // whose process is gone must be noticed before.
 func (d *drivers) watch(one *driver) {
 	for one.ctx.Err() == nil {
 		state := one.conn.GetState()
-		d.mu.Lock()
-		one.connected = state == connectivity.Ready
-		d.check(one.name)
-		d.mu.Unlock()
+		d.setConnected(one, state == connectivity.Ready)
 		if state == connectivity.Idle {
 			one.conn.Connect()
 		}

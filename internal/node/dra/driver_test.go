@@ -5,6 +5,7 @@ package dra
 
 import (
 	"testing"
+	"time"
 
 	clienttesting "k8s.io/client-go/testing"
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
@@ -95,7 +96,8 @@ func TestSlicesOfLostDriver(t *testing.T) {
 	expect(t, "of the lost driver", w.wiped(), []string{"spec.driver=d,spec.nodeName=n"})
 }
 
-// TestLostConnection: a driver that was killed leaves its sockets, and is noticed all the same.
+// TestLostConnection: a driver that was killed leaves its sockets, and is noticed all the same. Its ResourceSlices
+// are removed once, although gRPC goes on trying to connect.
 func TestLostConnection(t *testing.T) {
 	d := &fakeDriver{name: "d", endpoint: t.TempDir() + "/dra.sock"}
 	server := d.serve(t, withV1)
@@ -110,6 +112,21 @@ func TestLostConnection(t *testing.T) {
 	waitUntil(t, "the driver is not connected", connected)
 	server.Stop()
 	waitUntil(t, "the lost connection is not noticed", func() bool { return !connected() })
+	pending := func() bool {
+		w.drivers.mu.Lock()
+		defer w.drivers.mu.Unlock()
+		_, is := w.drivers.wipes["d"]
+		return is
+	}
+	waitUntil(t, "the removal of ResourceSlices does not wait", w.clock.HasWaiters)
+	w.clock.Step(wipeDelay)
+	waitUntil(t, "the ResourceSlices are not removed", func() bool { return !pending() })
+	for range 15 {
+		time.Sleep(100 * time.Millisecond) // the first new attempt follows after a second
+		if pending() {
+			t.Fatal("the ResourceSlices are to be removed again")
+		}
+	}
 	again := d.serve(t, withV1)
 	defer again.Stop()
 	waitUntil(t, "the driver is not connected again", connected)
