@@ -31,6 +31,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/dra"
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/podresources"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 	"github.com/kindred-project/kindred/internal/node/volume"
@@ -128,6 +129,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	running.Go(func() { a.claims.Run(ctx) })
 	running.Go(func() { a.volumes.CSI().Run(ctx) })
 	running.Go(func() { a.registerDrivers(ctx) })
+	running.Go(func() { a.servePodResources(ctx) })
 	running.Go(func() { a.registration.keepLease(ctx) })
 	running.Go(func() { a.watchSelf(ctx) })
 	ready := make(chan struct{})
@@ -148,6 +150,15 @@ func (a *Agent) registerDrivers(ctx context.Context) {
 	})
 	if err := watcher.Run(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Drivers cannot register on this node")
+	}
+}
+
+// servePodResources serves the PodResources API.
+func (a *Agent) servePodResources(ctx context.Context) {
+	server := &podresources.Server{Lookup: a.Lookup(), Claims: a.claims.Resources}
+	err := server.Serve(ctx, rootdir.Layout{Root: a.options.RootDir}.PodResourcesSocket())
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "The PodResources API is not served on this node")
 	}
 }
 

@@ -11,7 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/kindred-project/kindred/test/servers"
 )
@@ -68,6 +71,7 @@ func TestDRA(t *testing.T) {
 	device := strings.TrimSpace(s.kubectl("exec", "first", "--", "sh", "-c", "echo $GPU_a"))
 	s.prints(device+"\n", "get", "resourceclaim", "shared", "-o", `jsonpath={.status.allocation.devices.results[0].device}{"\n"}`)
 	s.health("first", "Healthy")
+	driver.monitored("first", device)
 	c.kill(t)
 	driver.kill()
 	c.again(t)
@@ -295,6 +299,28 @@ func (d *draDriver) called(call string) (n int) {
 		}
 	}
 	return n
+}
+
+// monitored checks what the node's PodResources API says of a pod with one device.
+func (d *draDriver) monitored(pod, device string) {
+	d.Helper()
+	socket := filepath.Join(filepath.Dir(d.registry), "pod-resources", "kubelet.sock")
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer conn.Close()
+	list, err := podresources.NewPodResourcesListerClient(conn).List(d.Context(), &podresources.ListPodResourcesRequest{})
+	if err != nil {
+		d.Fatal(err)
+	}
+	if len(list.PodResources) != 1 || list.PodResources[0].Name != pod {
+		d.Fatalf("pods %v", list)
+	}
+	claims := list.PodResources[0].Containers[0].DynamicResources
+	if len(claims) != 1 || len(claims[0].ClaimResources) != 1 || claims[0].ClaimResources[0].DeviceName != device {
+		d.Errorf("devices %v", claims)
+	}
 }
 
 // expectCalls checks how many times the driver got a call.

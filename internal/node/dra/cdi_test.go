@@ -7,8 +7,11 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
 // TestUses: a container uses the claims that it names, or requests of them, and the requests for its extended
@@ -61,5 +64,33 @@ func TestDevicesWithoutRuntime(t *testing.T) {
 	devices, err := w.Devices(p, &v1.Container{Name: "without"})
 	if err != nil || len(devices) > 0 {
 		t.Errorf("got %v, %v", devices, err)
+	}
+}
+
+// TestResources: the PodResources API shows each claim of a container once, with all its devices.
+func TestResources(t *testing.T) {
+	d, e := newDriver(t, "d", withV1), newDriver(t, "e", withV1)
+	w := newWorld(t, d, e)
+	w.allocated("c", []string{"e", "d"}, "p")
+	p := podWith("p", "c", "unprepared")
+	c := &p.Spec.Containers[0]
+	c.Resources.Claims = append(c.Resources.Claims, v1.ResourceClaim{Name: "c", Request: "r"})
+	if got := w.Resources(p, c); got != nil {
+		t.Errorf("before: %v", got)
+	}
+	check(t, "prepare", w.Prepare(t.Context(), podWith("p", "c")), "")
+	device := func(driver string) *podresources.ClaimResource {
+		return &podresources.ClaimResource{
+			DriverName: driver, PoolName: "pool", DeviceName: "c", CdiDevices: []*podresources.CDIDevice{{Name: driver + "/gpu=c"}},
+		}
+	}
+	want := []*podresources.DynamicResource{{
+		ClaimName: "c", ClaimNamespace: "ns", ClaimResources: []*podresources.ClaimResource{device("d"), device("e")},
+	}}
+	if diff := cmp.Diff(want, w.Resources(p, c), protocmp.Transform()); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+	if got := w.Resources(p, &v1.Container{}); got != nil {
+		t.Errorf("of another container: %v", got)
 	}
 }

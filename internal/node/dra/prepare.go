@@ -168,7 +168,9 @@ func (m *Manager) callPrepare(ctx context.Context, d *driver, claims []claim) er
 func devicesIn(result *drapb.NodePrepareResourceResponse) []device {
 	var devices []device
 	for _, d := range result.GetDevices() {
-		devices = append(devices, device{Pool: d.GetPoolName(), Name: d.GetDeviceName(), Requests: d.GetRequestNames(), CDI: d.GetCdiDeviceIds()})
+		devices = append(devices, device{
+			Pool: d.GetPoolName(), Name: d.GetDeviceName(), Share: d.ShareId, Requests: d.GetRequestNames(), CDI: d.GetCdiDeviceIds(),
+		})
 	}
 	return devices
 }

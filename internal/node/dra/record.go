@@ -40,6 +40,8 @@ type claim struct {
 type device struct {
 	Pool string `json:"pool"`
 	Name string `json:"name"`
+	// Share identifies the part of a device that several claims share (KEP-5075).
+	Share *string `json:"share,omitempty"`
 	// Requests are the requests of the claim that the device is for; none means all.
 	Requests []string `json:"requests,omitempty"`
 	CDI      []string `json:"cdi,omitempty"`

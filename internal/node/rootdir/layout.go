@@ -26,6 +26,7 @@ import (
 //	plugins/kubernetes.io/               volumes that pods share: owned by package volume
 //	plugins/<driver>/                    conventionally, the socket of a driver
 //	plugins_registry/                    the registration sockets of drivers
+//	pod-resources/kubelet.sock           the socket of the PodResources API
 //	claims/<uid>.json                    prepared ResourceClaims: owned by package dra
 type Layout struct {
 	Root string
@@ -57,6 +58,11 @@ func (l Layout) SharedVolumesDir(kind string) string {
 
 // RegistryDir is the directory of the sockets with which drivers register.
 func (l Layout) RegistryDir() string { return filepath.Join(l.Root, "plugins_registry") }
+
+// PodResourcesSocket is the socket of the PodResources API.
+func (l Layout) PodResourcesSocket() string {
+	return filepath.Join(l.Root, "pod-resources", "kubelet.sock")
+}
 
 // ClaimsDir holds one record for each ResourceClaim. Package dra owns its content.
 func (l Layout) ClaimsDir() string { return filepath.Join(l.Root, "claims") }

@@ -1,0 +1,111 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podresources serves the node's PodResources API (KEP-606), which tells agents that monitor devices which
+// pod uses which. It knows the devices of ResourceClaims (KEP-3695). The node assigns no CPUs or memory to single
+// containers, and has no device plugins.
+package podresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/flowcontrol"
+	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/kindred-project/kindred/internal/node/pod"
+)
+
+// The limits of requests for all clients together, upstream's.
+const (
+	requestsPerSecond = 100
+	requestsAtOnce    = 10
+)
+
+// Server implements the API.
+type Server struct {
+	api.UnimplementedPodResourcesListerServer
+	// Lookup finds pods.
+	Lookup pod.Lookup
+	// Claims returns the devices of a container's claims.
+	Claims func(p *v1.Pod, container *v1.Container) []*api.DynamicResource
+}
+
+// Serve serves the API at a socket until ctx ends. It replaces what an earlier process left there.
+func (s *Server) Serve(ctx context.Context, socket string) error {
+	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
+		return err
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer(grpc.UnaryInterceptor(limit(flowcontrol.NewTokenBucketRateLimiter(requestsPerSecond, requestsAtOnce))))
+	api.RegisterPodResourcesListerServer(server, s)
+	stop := context.AfterFunc(ctx, server.Stop)
+	defer stop()
+	return server.Serve(listener)
+}
+
+func limit(limiter flowcontrol.PassiveRateLimiter) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		if !limiter.TryAccept() {
+			return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
+		}
+		return handle(ctx, request)
+	}
+}
+
+// List implements the API. It omits pods that are over.
+func (s *Server) List(context.Context, *api.ListPodResourcesRequest) (*api.ListPodResourcesResponse, error) {
+	response := &api.ListPodResourcesResponse{}
+	for _, p := range s.Lookup.Pods() {
+		if !pod.IsOver(p.Status.Phase) {
+			response.PodResources = append(response.PodResources, s.resources(p))
+		}
+	}
+	return response, nil
+}
+
+// Get implements the API.
+func (s *Server) Get(_ context.Context, r *api.GetPodResourcesRequest) (*api.GetPodResourcesResponse, error) {
+	p, found := s.Lookup.Pod(r.PodNamespace, r.PodName, "")
+	if !found {
+		return nil, fmt.Errorf("pod %s in namespace %s not found", r.PodName, r.PodNamespace)
+	}
+	return &api.GetPodResourcesResponse{PodResources: s.resources(p)}, nil
+}
+
+// GetAllocatableResources implements the API. ResourceSlices have the devices of drivers.
+func (s *Server) GetAllocatableResources(context.Context, *api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse, error) {
+	return &api.AllocatableResourcesResponse{}, nil
+}
+
+// resources returns the devices of a pod's sidecars and app containers.
+func (s *Server) resources(p *v1.Pod) *api.PodResources {
+	r := &api.PodResources{Name: p.Name, Namespace: p.Namespace}
+	add := func(c *v1.Container) {
+		r.Containers = append(r.Containers, &api.ContainerResources{Name: c.Name, DynamicResources: s.Claims(p, c)})
+	}
+	for i := range p.Spec.InitContainers {
+		if c := &p.Spec.InitContainers[i]; pod.IsSidecar(c) {
+			add(c)
+		}
+	}
+	for i := range p.Spec.Containers {
+		add(&p.Spec.Containers[i])
+	}
+	return r
+}
