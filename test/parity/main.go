@@ -176,6 +176,9 @@ func (r *run) prepare(ctx context.Context, s sides, theirs, ours *catalog) error
 	if err := errors.Join(s.upstream.revokeControllers(ctx), s.kindred.revokeControllers(ctx)); err != nil {
 		return err
 	}
+	if err := errors.Join(s.upstream.removeClasses(ctx), s.kindred.removeClasses(ctx)); err != nil {
+		return err
+	}
 	return errors.Join(s.upstream.prepare(ctx, theirs, documents), s.kindred.prepare(ctx, ours, documents))
 }
 

@@ -52,6 +52,16 @@ func (s *server) revokeControllers(ctx context.Context) error {
 	return nil
 }
 
+// removeClasses removes the StorageClasses of a new server: a default class changes claims, and only
+// Kindred has one.
+func (s *server) removeClasses(ctx context.Context) error {
+	answer, err := s.send(ctx, request{Method: http.MethodDelete, Path: "/apis/storage.k8s.io/v1/storageclasses"})
+	if err == nil && answer.Code != http.StatusOK {
+		err = fmt.Errorf("%s: delete the StorageClasses: %s", s.Name, answer.raw)
+	}
+	return err
+}
+
 // awaitRevoked waits until the authorizer refuses a controller's writes.
 func (s *server) awaitRevoked(ctx context.Context, user string) error {
 	review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

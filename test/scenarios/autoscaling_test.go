@@ -44,10 +44,12 @@ spec:
 }
 
 // TestAutoscaling: autoscalers add and remove replicas by what simulated pods say that they use. Targets
-// are a Deployment, once with autoscaling/v2 and once with v1, and a custom resource.
+// are a Deployment, once with autoscaling/v2 and once with v1, and a custom resource. They survive a
+// SIGKILL.
 func TestAutoscaling(t *testing.T) {
 	t.Parallel()
-	s := newSession(t, ownCluster(t, "--no-node", "--simulated-nodes", "3"))
+	c := ownCluster(t, "--no-node", "--simulated-nodes", "3")
+	s := newSession(t, c)
 	s.apply(busyDeployment("web") + "---" + busyDeployment("old"))
 	s.kubectl("autoscale", "deployment", "web", "--cpu=50%", "--max=6")
 	s.kubectl("patch", "hpa", "web", "-p", `{"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":0}}}}`)
@@ -120,6 +122,10 @@ spec:
 	s.contains(s.kubectl("describe", "hpa", "web"), "ScaledToZero", "TooManyReplicas", "New size: 4; reason: cpu resource utilization (percentage of request) above target")
 	s.contains(s.jsonpath("{.status.currentCPUUtilizationPercentage}", "horizontalpodautoscalers.v1.autoscaling", "old"), "90")
 
+	// What autoscalers know of the past is lost; what they did stays, and they go on.
+	c.kill(t)
+	c.again(t)
+	s.scaledTo(6, "deployment/web")
 	s.kubectl("annotate", "pods", "--selector=app=web", "--overwrite", "kindred.dev/simulated-cpu=10m")
 	s.scaledTo(2, "deployment/web") // 60m by 50m
 	s.contains(s.kubectl("get", "events", "--field-selector=reason=SuccessfulRescale"), "reason: All metrics below target")
