@@ -5,6 +5,8 @@ package scenarios
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -121,5 +123,37 @@ metadata:
 	s.gone("configmap", "owned")
 	if left := s.pods("app=db"); len(left) != 1 || len(left[0].OwnerReferences) != 0 {
 		t.Errorf("pods of the StatefulSet: %d", len(left))
+	}
+}
+
+// TestConvert: kindred convert rewrites old manifests without a cluster. A cluster that does not serve
+// the old versions makes the same objects of them as one that does.
+func TestConvert(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "old.yaml")
+	if err := os.WriteFile(file, []byte(olderManifests), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := newCluster() // never started
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.remove() })
+	r := c.run("convert", "-f", file, "--output-version=apps/v1")
+	if r.code != 0 || strings.Count(r.out, "apiVersion: apps/v1\n") != 3 || !strings.Contains(r.out, "# StatefulSet/db: spec.updateStrategy.type: set to OnDelete, the default in apps/v1beta1; apps/v1 defaults to RollingUpdate\n") {
+		t.Fatalf("exit status %d\n%s%s", r.code, r.out, r.err)
+	}
+
+	specs := func(manifest string, args ...string) string {
+		c := ownCluster(t, append([]string{"--no-node"}, args...)...)
+		s := newSession(t, c)
+		s.apply(manifest)
+		out := s.jsonpath(`{range .items[*]}{.kind} {.metadata.labels} {.spec}{"\n"}{end}`, "deployments.v1.apps,daemonsets.v1.apps,statefulsets.v1.apps")
+		c.terminate(t)
+		return out
+	}
+	old := specs(olderManifests, "--runtime-config=extensions/v1beta1=true,apps/v1beta1=true")
+	if now := specs(r.out); now != old || strings.Count(old, "\n") != 3 {
+		t.Errorf("converted:\n%s\nserved in the old versions:\n%s", now, old)
 	}
 }
