@@ -33,7 +33,7 @@ type driver struct {
 	conn           *grpc.ClientConn
 	node           drapb.DRAPluginClient
 	health         healthv1.DRAResourceHealthClient // nil if the driver does not report health
-	ctx            context.Context                  // ends when the driver is removed
+	ctx            context.Context                  // ends, with the connection, when the driver is removed
 	stop           context.CancelFunc
 
 	connected bool // guarded by drivers.mu
@@ -119,12 +119,15 @@ func (d *drivers) get(name string) (*driver, error) {
 // add adds an instance, in place of one at the same endpoint, which is another process's by now.
 func (d *drivers) add(added *driver) {
 	added.ctx, added.stop = context.WithCancel(d.ctx)
+	context.AfterFunc(added.ctx, func() { _ = added.conn.Close() })
 	d.mu.Lock()
 	before := d.take(added.name, added.endpoint)
 	d.byName[added.name] = append(d.byName[added.name], added)
 	d.check(added.name)
 	d.mu.Unlock()
-	before.close()
+	if before != nil {
+		before.stop()
+	}
 	go d.watch(added)
 }
 
@@ -134,8 +137,11 @@ func (d *drivers) remove(name, endpoint string) bool {
 	removed := d.take(name, endpoint)
 	d.check(name)
 	d.mu.Unlock()
-	removed.close()
-	return removed != nil
+	if removed == nil {
+		return false
+	}
+	removed.stop()
+	return true
 }
 
 // take removes an instance from the list and returns it, or nil.
@@ -150,14 +156,6 @@ func (d *drivers) take(name, endpoint string) *driver {
 		delete(d.byName, name)
 	}
 	return taken
-}
-
-// close ends the connection and the work in the background. A nil driver has none.
-func (d *driver) close() {
-	if d != nil {
-		d.stop()
-		_ = d.conn.Close()
-	}
 }
 
 func (d *drivers) setConnected(one *driver, connected bool) {

@@ -164,13 +164,14 @@ type world struct {
 	client  *fake.Clientset
 	clock   *clocktesting.FakeClock
 	changed chan types.UID
+	stop    context.CancelFunc
 }
 
 func newWorld(t *testing.T, drivers ...*fakeDriver) *world {
 	t.Helper()
 	w := &world{
 		t: t, dir: filepath.Join(t.TempDir(), "claims"), client: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)),
-		changed: make(chan types.UID, 100),
+		changed: make(chan types.UID, 100), stop: func() {},
 	}
 	w.restart(drivers...)
 	return w
@@ -183,7 +184,10 @@ func (w *world) restart(drivers ...*fakeDriver) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.Manager = New(w.t.Context(), Options{
+	w.stop()
+	ctx, stop := context.WithCancel(w.t.Context())
+	w.stop = stop
+	w.Manager = New(ctx, Options{
 		Store: store, Client: w.client, Node: "n", Clock: w.clock, Changed: func(pod types.UID) { w.changed <- pod },
 	})
 	for _, d := range drivers {
