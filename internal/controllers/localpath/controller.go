@@ -144,6 +144,14 @@ func (p *provisioner) provision(ctx context.Context, claim *corev1.PersistentVol
 		return p.reschedule(ctx, claim)
 	}
 	v := newVolume(claim, class, node, path)
+	directory := !isBlock(&v.Spec) && node.Name == p.nodes.Real
+	limited := false
+	if directory {
+		if limited, err = p.real.limit(v.Name, bytesOf(v.Spec.Capacity)); err != nil {
+			p.failed(claim, class, err)
+			return p.reschedule(ctx, claim)
+		}
+	}
 	if err := p.client.Create(ctx, v); err != nil {
 		if apierrors.IsAlreadyExists(err) {
 			return nil
@@ -151,7 +159,7 @@ func (p *provisioner) provision(ctx context.Context, claim *corev1.PersistentVol
 		return err
 	}
 	p.events.Eventf(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "Successfully provisioned volume %s", v.Name)
-	if !isBlock(&v.Spec) && node.Name == p.nodes.Real {
+	if directory && !limited {
 		p.events.Eventf(claim, corev1.EventTypeNormal, "CapacityNotEnforced",
 			"volume %s is a directory and may grow beyond %s, as far as the disk of node %s allows", v.Name, v.Spec.Capacity.Storage(), node.Name)
 	}

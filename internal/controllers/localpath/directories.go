@@ -51,6 +51,14 @@ func (d directories) makeFile(name string, size int64) (string, error) {
 	return path, resize(path, size)
 }
 
+// expand makes room for more data in a volume.
+func (d directories) expand(v *corev1.PersistentVolume, size int64) error {
+	if isBlock(&v.Spec) {
+		return d.grow(v, size)
+	}
+	return d.raise(v, size)
+}
+
 // grow enlarges the file of a block volume, and its device if a pod uses it.
 func (d directories) grow(v *corev1.PersistentVolume, size int64) error {
 	if err := d.check(v); err != nil {
@@ -105,6 +113,9 @@ func (d directories) remove(v *corev1.PersistentVolume) error {
 	}
 	if len(mounted) > 0 {
 		return fmt.Errorf("volume %q has mounts: %s", v.Name, strings.Join(mounted, ", "))
+	}
+	if err := unlimit(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	root, err := os.OpenRoot(d.root)
 	if errors.Is(err, fs.ErrNotExist) {

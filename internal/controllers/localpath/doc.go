@@ -15,6 +15,6 @@
 // before it: a finalizer keeps a deleted PersistentVolume until then. A directory of a volume with policy
 // Retain is never removed.
 //
-// The size of a directory is not limited: that would need project quotas, which few file systems have.
-// An event on the claim says so. The size of a block volume is exact.
+// The size of a directory is limited by a project quota, if the file system has them. If not, an event on
+// the claim says so. The size of a block volume is exact.
 package localpath

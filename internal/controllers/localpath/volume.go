@@ -90,8 +90,8 @@ func (p *provisioner) expand(ctx context.Context, v *corev1.PersistentVolume) er
 	}
 	requested := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if capacity := v.Spec.Capacity[corev1.ResourceStorage]; requested.Cmp(capacity) > 0 {
-		if isBlock(&v.Spec) && !isSimulated(v) {
-			if err := p.real.grow(v, requested.Value()); err != nil {
+		if !isSimulated(v) {
+			if err := p.real.expand(v, requested.Value()); err != nil {
 				p.events.Event(claim, corev1.EventTypeWarning, "VolumeResizeFailed", err.Error())
 				return err
 			}
