@@ -33,7 +33,8 @@ already are left as they are, with a comment on those that were not converted. C
 of converted documents are not kept.
 
 Besides the versions that "kindred up" can serve, it knows policy/v1beta1, batch/v1beta1,
-networking.k8s.io/v1beta1, and the Ingresses and NetworkPolicies of extensions/v1beta1.
+networking.k8s.io/v1beta1, rbac.authorization.k8s.io/v1beta1, the StorageClasses of
+storage.k8s.io/v1beta1, and the Ingresses and NetworkPolicies of extensions/v1beta1.
 
 If a document is malformed, nothing is written.`,
 		Example: `  kindred convert -f old.yaml > new.yaml

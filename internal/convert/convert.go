@@ -143,8 +143,11 @@ func (c *Converter) unknown(kind schema.GroupVersionKind) string {
 	if kind.Kind == "PodSecurityPolicy" && (kind.Group == "policy" || kind.Group == "extensions") {
 		return "left unchanged: PodSecurityPolicy was removed in Kubernetes 1.25 without a successor; Pod Security admission replaces it"
 	}
-	if known := c.groups[kind.Group]; len(known) > 0 {
-		return fmt.Sprintf("left unchanged: there is no %s in %s; the known versions of the group are %s", kind.Kind, kind.GroupVersion(), join(known))
+	switch known := c.groups[kind.Group]; {
+	case slices.Contains(known, kind.GroupVersion()):
+		return fmt.Sprintf("left unchanged: %s in %s has no conversion", kind.Kind, kind.GroupVersion())
+	case len(known) > 0:
+		return fmt.Sprintf("left unchanged: %s is not a version that can be converted; there are %s", kind.GroupVersion(), join(known))
 	}
 	return fmt.Sprintf("left unchanged: %s in %s is not a built-in kind; only the server of its API can convert it", kind.Kind, kind.GroupVersion())
 }

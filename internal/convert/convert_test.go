@@ -13,6 +13,8 @@ import (
 	appsv1beta1 "k8s.io/api/apps/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
+	rbacv1beta1 "k8s.io/api/rbac/v1beta1"
+	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -182,6 +184,9 @@ kind: Thing # mine
 apiVersion: extensions/v1beta1
 kind: PodSecurityPolicy
 ---
+apiVersion: extensions/v1beta1
+kind: Scale
+---
 apiVersion: apps/v7
 kind: Deployment
 ---
@@ -202,7 +207,11 @@ kind: Thing # mine
 apiVersion: extensions/v1beta1
 kind: PodSecurityPolicy
 ---
-# Deployment: left unchanged: there is no Deployment in apps/v7; the known versions of the group are apps/v1, apps/v1beta2, apps/v1beta1
+# Scale: left unchanged: Scale in extensions/v1beta1 has no conversion
+apiVersion: extensions/v1beta1
+kind: Scale
+---
+# Deployment: left unchanged: apps/v7 is not a version that can be converted; there are apps/v1, apps/v1beta2, apps/v1beta1
 apiVersion: apps/v7
 kind: Deployment
 ---
@@ -318,7 +327,7 @@ func TestMeaningIsKept(t *testing.T) {
 	)
 	for _, example := range []runtime.Object{
 		&extensionsv1beta1.Deployment{}, &extensionsv1beta1.DaemonSet{}, &extensionsv1beta1.ReplicaSet{}, &extensionsv1beta1.Ingress{}, &extensionsv1beta1.NetworkPolicy{},
-		&appsv1beta1.Deployment{}, &appsv1beta1.StatefulSet{},
+		&appsv1beta1.Deployment{}, &appsv1beta1.StatefulSet{}, &rbacv1beta1.ClusterRole{}, &rbacv1beta1.RoleBinding{}, &storagev1beta1.StorageClass{},
 	} {
 		kinds, _, err := converter.scheme.ObjectKinds(example)
 		if err != nil {

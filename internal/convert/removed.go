@@ -11,6 +11,10 @@ import (
 	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	policyv1 "k8s.io/api/policy/v1"
 	policyv1beta1 "k8s.io/api/policy/v1beta1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	rbacv1beta1 "k8s.io/api/rbac/v1beta1"
+	storagev1 "k8s.io/api/storage/v1"
+	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,12 +30,14 @@ var removed = map[schema.GroupVersion]schema.GroupVersion{
 	batchv1beta1.SchemeGroupVersion:      batchv1.SchemeGroupVersion,
 	networkingv1beta1.SchemeGroupVersion: networkingv1.SchemeGroupVersion,
 	extensionsv1beta1.SchemeGroupVersion: networkingv1.SchemeGroupVersion, // of Ingresses and NetworkPolicies
+	rbacv1beta1.SchemeGroupVersion:       rbacv1.SchemeGroupVersion,
+	storagev1beta1.SchemeGroupVersion:    storagev1.SchemeGroupVersion, // of StorageClasses
 }
 
 // addRemoved adds the removed versions to a scheme that has their successors.
 func addRemoved(scheme *runtime.Scheme) error {
 	builder := runtime.NewSchemeBuilder(
-		policyv1beta1.AddToScheme, batchv1beta1.AddToScheme, networkingv1beta1.AddToScheme,
+		policyv1beta1.AddToScheme, batchv1beta1.AddToScheme, networkingv1beta1.AddToScheme, rbacv1beta1.AddToScheme, storagev1beta1.AddToScheme,
 		versions.Older[*policyv1beta1.PodDisruptionBudget, *policyv1.PodDisruptionBudget]{
 			List: &policyv1beta1.PodDisruptionBudgetList{}, StoredList: &policyv1.PodDisruptionBudgetList{},
 			ToStored: func(older *policyv1beta1.PodDisruptionBudget, b *policyv1.PodDisruptionBudget) {
@@ -64,6 +70,11 @@ func addRemoved(scheme *runtime.Scheme) error {
 			Default: defaultPathTypes,
 		}.Register,
 		versions.Older[*extensionsv1beta1.NetworkPolicy, *networkingv1.NetworkPolicy]{List: &extensionsv1beta1.NetworkPolicyList{}, StoredList: &networkingv1.NetworkPolicyList{}}.Register,
+		versions.Older[*rbacv1beta1.Role, *rbacv1.Role]{List: &rbacv1beta1.RoleList{}, StoredList: &rbacv1.RoleList{}}.Register,
+		versions.Older[*rbacv1beta1.RoleBinding, *rbacv1.RoleBinding]{List: &rbacv1beta1.RoleBindingList{}, StoredList: &rbacv1.RoleBindingList{}}.Register,
+		versions.Older[*rbacv1beta1.ClusterRole, *rbacv1.ClusterRole]{List: &rbacv1beta1.ClusterRoleList{}, StoredList: &rbacv1.ClusterRoleList{}}.Register,
+		versions.Older[*rbacv1beta1.ClusterRoleBinding, *rbacv1.ClusterRoleBinding]{List: &rbacv1beta1.ClusterRoleBindingList{}, StoredList: &rbacv1.ClusterRoleBindingList{}}.Register,
+		versions.Older[*storagev1beta1.StorageClass, *storagev1.StorageClass]{List: &storagev1beta1.StorageClassList{}, StoredList: &storagev1.StorageClassList{}}.Register,
 	)
 	return builder.AddToScheme(scheme)
 }

@@ -1,9 +1,10 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apps holds the built-in kinds of the API group apps (v1): a kind is one value in one
-// file, and Group lists them. Defaults and declared validations work as in package core, whose
-// defaults of pod templates it uses.
+// Package apps holds the built-in kinds of the API group apps: a kind is one value in one file, and
+// Group lists them. Defaults and declared validations work as in package core, whose defaults of pod
+// templates it uses. The versions before apps/v1, of which extensions/v1beta1 is one, are forms of
+// the same objects (older.go).
 //
 // +k8s:defaulter-gen=TypeMeta
 // +k8s:defaulter-gen-input=k8s.io/api/apps/v1
