@@ -207,7 +207,7 @@ func TestFinishedRequestsDetachFromCaller(t *testing.T) {
 
 func TestBufferedResponses(t *testing.T) {
 	const total = 3 * maxBuffered // not read while it is written
-	for _, method := range []string{http.MethodDelete, http.MethodPut, http.MethodPatch} {
+	for _, method := range []string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch} {
 		t.Run(method, func(t *testing.T) {
 			c := client(t, func(w http.ResponseWriter, req *http.Request) {
 				w.WriteHeader(http.StatusAccepted)
