@@ -24,6 +24,7 @@ import (
 func withRuntimeConfig(t *testing.T, config map[string]string) *testServer {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
 	dir := t.TempDir()
 	backend, err := storage.Embedded(ctx, filepath.Join(dir, "etcd"), clock.RealClock{}, storage.DefaultRetention)
 	if err != nil {
