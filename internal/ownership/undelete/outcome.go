@@ -140,10 +140,14 @@ func abandoned(item *Item) string {
 // ReasonFor returns the reason of the item's outcome. It names other objects only if may returns
 // true for them.
 func (i *Item) ReasonFor(may func(*Item) bool) string {
-	if len(i.owners) > 0 && i.Reason == abandoned(i) && !may(i.owners[0]) {
-		return "its owner is not restored"
+	reason := i.Reason
+	if len(i.owners) > 0 && reason == abandoned(i) && !may(i.owners[0]) {
+		reason = "its owner is not restored"
 	}
-	return i.Reason
+	if i.afterword != "" {
+		reason += "; " + i.afterword
+	}
+	return reason
 }
 
 func isLeft(item *Item) bool    { return item.Outcome == ownership.UndeletionLeft }

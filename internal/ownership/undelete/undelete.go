@@ -93,6 +93,8 @@ type Item struct {
 	// needs is an item that is not an owner, but without which a controller would delete this
 	// one; nil if there is none.
 	needs *Item
+	// afterword is added to the reason.
+	afterword string
 	// binding is set for a claim that was bound to a volume.
 	binding *binding
 	step    step

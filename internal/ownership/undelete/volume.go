@@ -33,6 +33,8 @@ var (
 // See https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding.
 type binding struct {
 	volume string
+	// isGone is true if the volume does not exist.
+	isGone bool
 	// lost is the reason why the claim is restored without its volume; "" if it keeps the volume.
 	lost string
 	// available is true if the volume names no claim.
@@ -43,42 +45,59 @@ type binding struct {
 	refused string
 }
 
-// decideBindings decides which volumes the restored claims are bound to. It writes nothing.
+// decideBindings decides which volumes the restored claims are bound to, and says where the data of the
+// others is. It writes nothing.
 func (u *undeletion) decideBindings(ctx context.Context) error {
-	for _, claim := range u.items {
-		willExist := claim.Outcome == ownership.UndeletionPending || claim.Outcome == ownership.UndeletionRestored && isRestored(claim)
-		volumeName := volumeOf(claim.then)
-		if claim.kind() != claimKind || !willExist || volumeName == "" {
+	for _, item := range u.items {
+		if item.kind() != claimKind || volumeOf(item.then) == "" {
 			continue
 		}
-		volume := u.named[objectKey{volumeKind, "", volumeName}]
-		if volume != nil && (volume.Outcome == ownership.UndeletionPending || isRestored(volume)) {
-			claim.binding = &binding{volume: volumeName} // The volume is restored too, with the new UID.
-			continue
-		}
-		now, err := u.get(ctx, volumes.GroupVersionResource, "", volumeName)
-		if err != nil {
+		if err := u.decideBinding(ctx, item); err != nil {
 			return err
 		}
-		claim.binding = bindingOf(claim, now)
-		if claim.binding.stale {
-			if u.May(ctx, "patch", volumes, "", "", volumeName) != nil {
-				claim.binding.refused = "you may not patch it"
-			}
-		}
-		claim.Reason = claim.binding.reason()
 	}
+	return nil
+}
+
+func (u *undeletion) decideBinding(ctx context.Context, claim *Item) error {
+	willExist := claim.Outcome == ownership.UndeletionPending || claim.Outcome == ownership.UndeletionRestored && isRestored(claim)
+	isGone := isLeft(claim) && claim.now == nil
+	if !willExist && !isGone {
+		return nil
+	}
+	name := volumeOf(claim.then)
+	volume := u.named[objectKey{volumeKind, "", name}]
+	if volume != nil && (volume.Outcome == ownership.UndeletionPending || isRestored(volume)) {
+		if willExist {
+			claim.binding = &binding{volume: name} // The volume is restored too, with the new UID.
+		}
+		return nil
+	}
+	now, err := u.get(ctx, volumes.GroupVersionResource, "", name)
+	if err != nil {
+		return err
+	}
+	b := bindingOf(claim, now)
+	if isGone {
+		claim.afterword = b.whatRemains()
+		return nil
+	}
+	if b.stale && u.May(ctx, "patch", volumes, "", "", name) != nil {
+		b.refused = "you may not patch it"
+	}
+	claim.binding, claim.Reason = b, b.reason()
 	return nil
 }
 
 // bindingOf decides from the current volume whether a claim can be bound to it again.
 func bindingOf(claim *Item, volume *unstructured.Unstructured) *binding {
 	b := &binding{volume: volumeOf(claim.then)}
-	if volume == nil || volume.GetDeletionTimestamp() != nil {
-		b.lost = "no longer exists"
-		if volume != nil {
-			b.lost = "is being deleted"
-		}
+	if volume == nil {
+		b.isGone, b.lost = true, "no longer exists"
+		return b
+	}
+	if volume.GetDeletionTimestamp() != nil {
+		b.lost = "is being deleted"
 		return b
 	}
 	ref, bound, _ := unstructured.NestedMap(volume.Object, "spec", "claimRef")
@@ -109,6 +128,18 @@ func (b *binding) reason() string {
 		return fmt.Sprintf("it names its volume %s again, which is bound to no claim", b.volume)
 	}
 	return fmt.Sprintf("its volume %s is bound to it again", b.volume)
+}
+
+// whatRemains says of a claim that is not restored where its data is: a controller may create the
+// claim anew, and nobody would notice that it is empty.
+func (b *binding) whatRemains() string {
+	switch {
+	case b.isGone:
+		return fmt.Sprintf("its volume %s no longer exists: a new claim of this name starts without its data", b.volume)
+	case b.lost != "":
+		return fmt.Sprintf("its volume %s %s", b.volume, b.lost)
+	}
+	return fmt.Sprintf("its volume %s still exists: \"kindred undelete\" of the claim restores it with its data", b.volume)
 }
 
 // volumeOf returns the name of the volume that a claim is bound to.

@@ -92,6 +92,35 @@ func TestClaimsAndTheirVolumes(t *testing.T) {
 	}
 }
 
+// TestVolumesOfClaimsThatAreLeft: a claim that is not restored says where its data is, because its
+// controller may create a new, empty one.
+func TestVolumesOfClaimsThatAreLeft(t *testing.T) {
+	for name, tt := range map[string]struct {
+		volume *unstructured.Unstructured
+		want   string
+	}{
+		"gone":          {nil, "its volume v no longer exists: a new claim of this name starts without its data"},
+		"being deleted": {object("PersistentVolume", "v", claimedBy("claim", "claim"), deleting), "its volume v is being deleted"},
+		"another's":     {object("PersistentVolume", "v", claimedBy("other", "other")), "its volume v is bound to another claim"},
+		"kept":          {object("PersistentVolume", "v", claimedBy("claim", "claim")), "its volume v still exists: \"kindred undelete\" of the claim restores it with its data"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := object("ConfigMap", "root")
+			claim := object("PersistentVolumeClaim", "claim", ownedBy("root"), set("v", "spec", "volumeName"), deleting)
+			var there []*unstructured.Unstructured
+			if tt.volume != nil {
+				there = append(there, tt.volume)
+			}
+			w := deleted(t, []*unstructured.Unstructured{root, claim}, there...)
+			report := w.ends(t, "ConfigMap", "root", ownership.UndeletionComplete, "root Restored", "claim Left")
+			got := report.Items[1].ReasonFor(func(*Item) bool { return true })
+			if want := "it was already being deleted; " + tt.want; got != want {
+				t.Errorf("reason %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 // claimUID returns the UID in the claimRef of volume v.
 func (w *world) claimUID(t *testing.T) string {
 	t.Helper()
