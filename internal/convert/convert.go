@@ -115,9 +115,12 @@ func (c *Converter) Convert(in *unstructured.Unstructured, to schema.GroupVersio
 	if in.GroupVersionKind() == (schema.GroupVersionKind{Version: "v1", Kind: "List"}) {
 		return c.convertItems(in, to)
 	}
-	unchanged := Result{Object: in, Notes: createdBy(in)}
 	from := in.GroupVersionKind()
 	stored, known := c.stored(from)
+	if kind, isList := strings.CutSuffix(from.Kind, "List"); isList && known {
+		return c.convertList(in, from.GroupVersion().WithKind(kind), to)
+	}
+	unchanged := Result{Object: in, Notes: createdBy(in)}
 	if !known {
 		unchanged.Notes = append(unchanged.Notes, c.unknown(from))
 		return unchanged, nil
@@ -150,6 +153,29 @@ func (c *Converter) unknown(kind schema.GroupVersionKind) string {
 		return fmt.Sprintf("left unchanged: %s is not a version that can be converted; there are %s", kind.GroupVersion(), join(known))
 	}
 	return fmt.Sprintf("left unchanged: %s in %s is not a built-in kind; only the server of its API can convert it", kind.Kind, kind.GroupVersion())
+}
+
+// convertList converts a list of one kind: its items, which need not name their kind.
+func (c *Converter) convertList(in *unstructured.Unstructured, kind schema.GroupVersionKind, to schema.GroupVersion) (Result, error) {
+	list := in.DeepCopy()
+	items, _ := list.Object["items"].([]any)
+	for _, item := range items {
+		if fields, ok := item.(map[string]any); ok {
+			(&unstructured.Unstructured{Object: fields}).SetGroupVersionKind(kind)
+		}
+	}
+	out, err := c.convertItems(list, to)
+	if err != nil || !out.Changed {
+		return Result{Object: in, Notes: out.Notes}, err
+	}
+	items, _ = out.Object.Object["items"].([]any)
+	for _, item := range items {
+		fields := item.(map[string]any)
+		out.Object.SetAPIVersion(fmt.Sprint(fields["apiVersion"]))
+		delete(fields, "apiVersion")
+		delete(fields, "kind")
+	}
+	return out, nil
 }
 
 // convertItems converts each object of a List of kinds.

@@ -151,7 +151,8 @@ items:
 - metadata: {name: db}
   spec: {serviceName: db, updateStrategy: {type: RollingUpdate}, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}}}
 `,
-			want: `# StatefulSetList: items[0].metadata.labels: set to {"a":"b"}, the default in apps/v1beta1; apps/v1 has no default
+			want: `# StatefulSetList: items[0], StatefulSet/db: metadata.labels: set to {"a":"b"}, the default in apps/v1beta1; apps/v1 has no default
+# StatefulSetList: items[0], StatefulSet/db: a DELETE request without propagation policy deletes dependents in apps/v1; in apps/v1beta1 it orphans them
 apiVersion: apps/v1
 items:
 - metadata:
@@ -170,6 +171,85 @@ items:
     updateStrategy:
       type: RollingUpdate
 kind: StatefulSetList
+`,
+		},
+		"a rollback to the last revision": {
+			in: `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {a: b}, annotations: {deprecated.deployment.rollback.to: "0"}}
+spec:
+  progressDeadlineSeconds: 1
+  replicas: 1
+  revisionHistoryLimit: 1
+  selector: {matchLabels: {a: b}}
+  strategy: {type: Recreate}
+  template: {metadata: {labels: {a: b}}}
+`,
+			version: "extensions/v1beta1",
+			want: `# Deployment/web: spec.selector: can be changed in extensions/v1beta1; it could not be in apps/v1
+# Deployment/web: a DELETE request without propagation policy orphans dependents in extensions/v1beta1; in apps/v1 it deletes them
+# Deployment/web: metadata.annotations: deprecated.deployment.rollback.to is the field spec.rollbackTo in extensions/v1beta1
+apiVersion: extensions/v1beta1
+kind: Deployment
+metadata:
+  labels:
+    a: b
+  name: web
+spec:
+  progressDeadlineSeconds: 1
+  replicas: 1
+  revisionHistoryLimit: 1
+  rollbackTo: {}
+  selector:
+    matchLabels:
+      a: b
+  strategy:
+    type: Recreate
+  template:
+    metadata:
+      labels:
+        a: b
+`,
+		},
+		"an autoscaler with annotations": {
+			in: `
+apiVersion: autoscaling/v1
+kind: HorizontalPodAutoscaler
+metadata:
+  name: web
+  annotations:
+    autoscaling.alpha.kubernetes.io/behavior: '{"ScaleDown":{"StabilizationWindowSeconds":0,"SelectPolicy":"Max","Policies":[{"Type":"Percent","Value":100,"PeriodSeconds":15}]}}'
+spec: {maxReplicas: 3, minReplicas: 1, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, targetCPUUtilizationPercentage: 80}
+`,
+			version: "autoscaling/v2",
+			want: `# HorizontalPodAutoscaler/web: spec.behavior.scaleUp: defaults to {"policies":[{"periodSeconds":15,"type":"Pods","value":4},{"periodSeconds":15,"type":"Percent","value":100}],"selectPolicy":"Max","stabilizationWindowSeconds":0} in autoscaling/v2, and had no value in autoscaling/v1
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  name: web
+spec:
+  behavior:
+    scaleDown:
+      policies:
+      - periodSeconds: 15
+        type: Percent
+        value: 100
+      selectPolicy: Max
+      stabilizationWindowSeconds: 0
+  maxReplicas: 3
+  metrics:
+  - resource:
+      name: cpu
+      target:
+        averageUtilization: 80
+        type: Utilization
+    type: Resource
+  minReplicas: 1
+  scaleTargetRef:
+    apiVersion: apps/v1
+    kind: Deployment
+    name: web
 `,
 		},
 		"left unchanged": {
@@ -301,6 +381,14 @@ kind: List
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestConvertedAgain: the comments of an object that is left unchanged are not repeated.
+func TestConvertedAgain(t *testing.T) {
+	once := converted(t, "apiVersion: example.com/v1\nkind: Thing\n", "")
+	if again := converted(t, once, ""); again != once || !strings.HasPrefix(once, "# Thing: left unchanged: ") {
+		t.Errorf("first\n%sthen\n%s", once, again)
 	}
 }
 

@@ -4,6 +4,7 @@
 package convert
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -71,6 +72,27 @@ func (p path) set(fields map[string]any, value any) bool {
 	return false
 }
 
+// get returns the value of a field, or nil if there is none.
+func (p path) get(fields map[string]any) any {
+	var at any = fields
+	for _, step := range p {
+		switch container := at.(type) {
+		case map[string]any:
+			name, _ := step.(string)
+			at = container[name]
+		case []any:
+			index, ok := step.(int)
+			if !ok || index >= len(container) {
+				return nil
+			}
+			at = container[index]
+		default:
+			return nil
+		}
+	}
+	return at
+}
+
 // difference is a field that two objects do not have in common; nil means that one does not have it.
 type difference struct {
 	path
@@ -84,11 +106,23 @@ func differences(want, got map[string]any) []difference {
 	compare(nil, want, got, &out)
 	return slices.DeleteFunc(out, func(d difference) bool {
 		at := d.path
-		if len(at) > 2 && at[0] == "items" {
-			at = at[2:]
-		}
-		return at[0] == "status" || at[len(at)-1] == appsv1.DeprecatedTemplateGeneration
+		return at[0] == "status" || at[len(at)-1] == appsv1.DeprecatedTemplateGeneration || isSameJSON(d.want, d.got)
 	})
+}
+
+// isSameJSON reports whether two texts are JSON objects with the same fields: annotations of
+// autoscaling/v1 hold the fields of autoscaling/v2 in JSON.
+func isSameJSON(a, b any) bool {
+	var decoded [2]map[string]any
+	for i, value := range []any{a, b} {
+		text, ok := value.(string)
+		if !ok || json.Unmarshal([]byte(text), &decoded[i]) != nil {
+			return false
+		}
+	}
+	var out []difference
+	compare(nil, decoded[0], decoded[1], &out)
+	return len(out) == 0
 }
 
 func compare(at path, want, got any, out *[]difference) {

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kindred-project/kindred/internal/registry/apps"
 )
@@ -54,6 +55,17 @@ func deletionNote(v conversion) []string {
 var carriers = []struct{ field, annotation, effect string }{
 	{"rollbackTo", appsv1.DeprecatedRollbackTo, "on which the Deployment controller still acts, once"},
 	{"templateGeneration", appsv1.DeprecatedTemplateGeneration, "which the server sets itself"},
+}
+
+// withCarried returns the fields of an object with the field rollbackTo that its annotation carries: its
+// only value may be zero, and must not be trimmed.
+func withCarried(in *unstructured.Unstructured) map[string]any {
+	if _, found := in.GetAnnotations()[appsv1.DeprecatedRollbackTo]; !found {
+		return in.Object
+	}
+	fields := runtime.DeepCopyJSON(in.Object)
+	path{"spec", "rollbackTo"}.set(fields, map[string]any{})
+	return fields
 }
 
 func carriedNotes(in, out *unstructured.Unstructured, v conversion) []string {

@@ -6,6 +6,7 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,8 +35,9 @@ func (c *Converter) convert(in *unstructured.Unstructured, v conversion) (Result
 	if err != nil {
 		return Result{Object: in}, err
 	}
-	trim(fields, in.Object)
-	written, err := c.writeDefaults(fields, older, v)
+	converted := runtime.DeepCopyJSON(fields)
+	trim(fields, withCarried(in))
+	written, err := c.writeDefaults(fields, converted, older, v)
 	if err != nil {
 		return Result{Object: in}, err
 	}
@@ -112,8 +114,9 @@ func (c *Converter) lost(older, target runtime.Object, v conversion) ([]string, 
 }
 
 // writeDefaults writes the defaults of the old version into the fields of the new object, where the new
-// version has other ones.
-func (c *Converter) writeDefaults(fields map[string]any, older runtime.Object, v conversion) ([]string, error) {
+// version has other ones. It also restores a zero that was trimmed from what was converted, if the new
+// version does not default to it.
+func (c *Converter) writeDefaults(fields, converted map[string]any, older runtime.Object, v conversion) ([]string, error) {
 	defaulted := older.DeepCopyObject()
 	c.scheme.Default(defaulted)
 	meant, err := c.between(defaulted, v.from, v.stored, v.to)
@@ -130,7 +133,7 @@ func (c *Converter) writeDefaults(fields map[string]any, older runtime.Object, v
 	}
 	var notes []string
 	for _, d := range differences(want, got) {
-		if d.want == nil || !d.path.set(fields, d.want) {
+		if d.want == nil || !d.path.set(fields, d.want) || reflect.DeepEqual(d.path.get(converted), d.want) {
 			continue
 		}
 		other := "has no default"

@@ -58,7 +58,10 @@ func writeYAML(documents []*Document, results []Result) (Output, error) {
 			out.WriteString(headOf(d.Text))
 		}
 		for _, note := range result.Notes {
-			fmt.Fprintf(&out, "# %s: %s\n", Name(d.Object), note)
+			// An unchanged document may have it from an earlier conversion.
+			if comment := fmt.Sprintf("# %s: %s\n", Name(d.Object), note); !strings.Contains(headOf(d.Text), comment) {
+				out.WriteString(comment)
+			}
 		}
 		if !result.Changed {
 			out.WriteString(d.Text)
