@@ -93,6 +93,71 @@ func about(t *testing.T, what string, got, want int64) {
 func TestLimit(t *testing.T) {
 	for kind := range makers {
 		t.Run(kind, func(t *testing.T) { testLimit(t, withProjectQuotas(t, kind)) })
+		t.Run(kind+" below a project", func(t *testing.T) { testLimitBelow(t, withProjectQuotas(t, kind)) })
+	}
+}
+
+// testLimitBelow: if an administrator has limited the data directory by a project, that project keeps its limit.
+func testLimitBelow(t *testing.T, root string) {
+	const id, limit = 42, 16 << 20
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.Mkdir(root, rootMode))
+	p, err := openProject(root)
+	must(err)
+	defer func() { must(p.close()) }()
+	must(p.join(id))
+	must(p.limit(limit))
+	testLimit(t, root)
+	if quota, err := p.quota(id); err != nil || quota.HardBlocks != limit/quotaBlockSize {
+		t.Errorf("limit of the administrator's project: %d KiB, want %d; %v", quota.HardBlocks, limit/quotaBlockSize, err)
+	}
+}
+
+// TestIsOwn: the limit of a project is changed only if it was created for the directory.
+func TestIsOwn(t *testing.T) {
+	const path = "/data/volumes/pvc-1"
+	own := firstID(path)
+	of := func(id uint32) fsxattr { return fsxattr{ID: id, Flags: inherit} }
+	for name, test := range map[string]struct {
+		dir, parent fsxattr
+		want        bool
+	}{
+		"no project":               {fsxattr{}, fsxattr{}, false},
+		"project 0, inherited":     {of(0), of(0), false},
+		"own":                      {of(own), fsxattr{}, true},
+		"own, as others were used": {of(own + candidates - 1), fsxattr{}, true},
+		"own below a project":      {of(own), of(42), true},
+		"of the parent":            {of(42), of(42), false},
+		"of the parent, by chance what create chooses": {of(own), of(own), false},
+		"of the parent as it was":                      {of(42), fsxattr{}, false},
+		"of another directory, by a restoration":       {of(firstID("/data/volumes/pvc-2")), fsxattr{}, false},
+		"below what create chooses":                    {of(own - 1), fsxattr{}, false},
+		"above what create chooses":                    {of(own + candidates), fsxattr{}, false},
+		"not inherited by its files":                   {fsxattr{ID: own}, fsxattr{}, false},
+	} {
+		if got := isOwn(path, test.dir, test.parent); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// TestIsUsed: each limit is one that an administrator may have set.
+func TestIsUsed(t *testing.T) {
+	for name, quota := range map[string]dqblk{
+		"space": {Space: 1}, "files": {Files: 1}, "limit": {HardBlocks: 1}, "soft limit": {SoftBlocks: 1},
+		"limit of files": {HardFiles: 1}, "soft limit of files": {SoftFiles: 1},
+	} {
+		if !quota.isUsed() {
+			t.Errorf("%s: not used", name)
+		}
+	}
+	if (dqblk{BlockTime: 1, Valid: 1}).isUsed() {
+		t.Error("used without files or limits")
 	}
 }
 
@@ -132,8 +197,8 @@ func testLimit(t *testing.T, root string) {
 	b.Must(err)
 	defer func() { b.Must(p.close()) }()
 	for range 100 { // XFS frees files in the background
-		used, err := p.isUsed(id)
-		if b.Must(err); !used {
+		quota, err := p.quota(id)
+		if b.Must(err); !quota.isUsed() {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)

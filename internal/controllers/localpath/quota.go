@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"path/filepath"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +17,9 @@ import (
 // project is a directory in a file system with project quotas (ext4 or XFS, mounted with prjquota): all files
 // below belong to its project, whose size is limited. See quotactl(2) and ioctl_xfs_fsgetxattr(2).
 type project struct {
-	dir  *os.File
-	attr fsxattr
+	dir *os.File
+	// attr are the attributes of the directory, parent those of the directory that it is in.
+	attr, parent fsxattr
 }
 
 // fsxattr is struct fsxattr of linux/fs.h.
@@ -47,6 +49,9 @@ const (
 	enforced       = 1 << 5   // FS_QUOTA_PDQ_ENFD
 	blockLimits    = 1        // QIF_BLIMITS
 	quotaBlockSize = 1024     // QIF_DQBLKSIZE
+
+	// candidates is the number of IDs that the project of a directory may have.
+	candidates = 256
 )
 
 // openProject returns the project of a directory, or nil if the file system limits no projects.
@@ -62,16 +67,35 @@ func openProject(path string) (*project, error) {
 	if err != nil || flags&enforced == 0 {
 		return nil, dir.Close() // The file system, or the kernel, has no quotas.
 	}
-	if err := p.ioctl(getAttributes); err != nil {
+	if err := p.read(); err != nil {
 		return nil, errors.Join(fmt.Errorf("read the project of %s: %w", path, err), dir.Close())
 	}
 	return p, nil
 }
 
+// read reads the attributes of the directory and of its parent.
+func (p *project) read() (err error) {
+	if err := ioctl(p.dir, getAttributes, &p.attr); err != nil {
+		return err
+	}
+	parent, err := os.Open(filepath.Dir(p.dir.Name()))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, parent.Close()) }()
+	return ioctl(parent, getAttributes, &p.parent)
+}
+
 func (p *project) close() error { return p.dir.Close() }
 
 // isOwn reports whether the directory has a project of its own.
-func (p *project) isOwn() bool { return p.attr.ID != 0 && p.attr.Flags&inherit != 0 }
+func (p *project) isOwn() bool { return isOwn(p.dir.Name(), p.attr, p.parent) }
+
+// isOwn reports whether the project of a directory is one that create gave it. A directory is made with the
+// project of its parent, and may be restored with that of another directory: those limits are not ours.
+func isOwn(path string, dir, parent fsxattr) bool {
+	return dir.Flags&inherit != 0 && dir.ID != parent.ID && dir.ID-firstID(path) < candidates
+}
 
 // create gives a directory without files a project that nothing else uses.
 func (p *project) create() error {
@@ -79,36 +103,53 @@ func (p *project) create() error {
 	if err != nil {
 		return err
 	}
+	return p.join(id)
+}
+
+// join makes the directory, and all files that will be made below it, a part of a project.
+func (p *project) join(id uint32) error {
 	p.attr.ID, p.attr.Flags = id, p.attr.Flags|inherit
-	if err := p.ioctl(setAttributes); err != nil {
+	if err := ioctl(p.dir, setAttributes, &p.attr); err != nil {
 		return fmt.Errorf("set the project of %s: %w", p.dir.Name(), err)
 	}
 	return nil
 }
 
-// unused returns the ID of a project that nothing uses. It begins at a hash of the path, because other programs
-// number their projects from below.
-func (p *project) unused() (uint32, error) {
+// firstID returns the first of the IDs that the project of a directory may have. It is a hash of the path, because
+// administrators and other programs number their projects from below.
+func firstID(path string) uint32 {
 	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(p.dir.Name()))
-	for id := max(hash.Sum32()>>1, 1); ; id++ {
-		if used, err := p.isUsed(id); !used || err != nil {
+	_, _ = hash.Write([]byte(path))
+	return max(hash.Sum32()>>1, 1)
+}
+
+// unused returns the ID of a project that nothing uses.
+func (p *project) unused() (uint32, error) {
+	first := firstID(p.dir.Name())
+	for id := first; id-first < candidates; id++ {
+		quota, err := p.quota(id)
+		if err != nil || !quota.isUsed() {
 			return id, err
 		}
 	}
+	return 0, fmt.Errorf("all projects from %d to %d are used", first, first+candidates-1)
 }
 
-// isUsed reports whether a project of the file system has files or a limit.
-func (p *project) isUsed(id uint32) (bool, error) {
-	var used dqblk
-	err := p.quotactl(getQuota, id, unsafe.Pointer(&used))
+// quota returns the limits and the usage of a project of the file system.
+func (p *project) quota(id uint32) (quota dqblk, err error) {
+	err = p.quotactl(getQuota, id, unsafe.Pointer(&quota))
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESRCH):
-		return false, nil
+		return dqblk{}, nil
 	case err != nil:
-		return false, fmt.Errorf("read the quota of project %d: %w", id, err)
+		return dqblk{}, fmt.Errorf("read the quota of project %d: %w", id, err)
 	}
-	return used.HardBlocks != 0 || used.SoftBlocks != 0 || used.Space != 0 || used.Files != 0, nil
+	return quota, nil
+}
+
+// isUsed reports whether a project has files or a limit.
+func (q dqblk) isUsed() bool {
+	return q.HardBlocks != 0 || q.SoftBlocks != 0 || q.HardFiles != 0 || q.SoftFiles != 0 || q.Space != 0 || q.Files != 0
 }
 
 // limit limits the size of all files of the project, in bytes. 0 is no limit.
@@ -121,8 +162,8 @@ func (p *project) limit(size int64) error {
 	return nil
 }
 
-func (p *project) ioctl(request uintptr) error {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, p.dir.Fd(), request, uintptr(unsafe.Pointer(&p.attr)))
+func ioctl(dir *os.File, request uintptr, attr *fsxattr) error {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), request, uintptr(unsafe.Pointer(attr)))
 	return errorOf(errno)
 }
 
