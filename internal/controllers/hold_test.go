@@ -4,6 +4,7 @@
 package controllers_test
 
 import (
+	"maps"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
@@ -26,6 +28,8 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 	"github.com/kindred-project/kindred/internal/controllers/job"
+	"github.com/kindred-project/kindred/internal/controllers/localpath"
+	"github.com/kindred-project/kindred/internal/controllers/persistentvolume"
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
 	"github.com/kindred-project/kindred/internal/controllers/resourceclaim"
 	"github.com/kindred-project/kindred/internal/controllers/statefulset"
@@ -131,7 +135,41 @@ var holdCases = []holdCase{{
 		//lint:ignore SA1019 Endpoints are deprecated, but still created.
 		return w.API.Get(ctx, client.ObjectKeyFromObject(object), &corev1.Endpoints{}) == nil
 	},
+}, {
+	name: "a pod and its ephemeral claims", add: persistentvolume.AddEphemeral, handled: owns(&corev1.PersistentVolumeClaimList{}),
+	object: func(meta metav1.ObjectMeta) client.Object {
+		template := &corev1.PersistentVolumeClaimTemplate{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": meta.Name}}}
+		return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
+			Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: template}}}}}}
+	},
+}, {
+	name: "a PersistentVolume whose claim is gone", add: persistentvolume.AddBinder,
+	object: func(meta metav1.ObjectMeta) client.Object { return newVolumeOfGoneClaim(meta, corev1.VolumeBound) },
+	handled: func(w *controltest.World, object client.Object) bool {
+		v := &corev1.PersistentVolume{}
+		w.Must(w.API.Get(ctx, client.ObjectKeyFromObject(object), v))
+		return v.Status.Phase == corev1.VolumeReleased
+	},
+}, {
+	name: "a released PersistentVolume", add: localpath.Add(localpath.Nodes{Simulated: "simulated"}), handled: isGone,
+	object: func(meta metav1.ObjectMeta) client.Object { return newVolumeOfGoneClaim(meta, corev1.VolumeReleased) },
 }}
+
+// newVolumeOfGoneClaim returns a volume that the provisioner of local volumes made on a simulated node.
+func newVolumeOfGoneClaim(meta metav1.ObjectMeta, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
+	meta.Namespace = ""
+	meta.Annotations = maps.Clone(meta.Annotations)
+	metav1.SetMetaDataAnnotation(&meta, volume.AnnDynamicallyProvisioned, localpath.Provisioner)
+	return &corev1.PersistentVolume{
+		ObjectMeta: meta,
+		Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/simulated/" + meta.Name}},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			ClaimRef:                      &corev1.ObjectReference{Namespace: "ns", Name: meta.Name, UID: "gone"},
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: phase},
+	}
+}
 
 func selecting(meta metav1.ObjectMeta) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": meta.Name}}
@@ -231,7 +269,9 @@ func TestHeldObjectIsLeftAlone(t *testing.T) {
 			if now.GetResourceVersion() != held.GetResourceVersion() {
 				t.Errorf("the held object was written: %+v", now)
 			}
-			now.SetAnnotations(nil)
+			annotations := now.GetAnnotations()
+			delete(annotations, ownership.HoldAnnotation)
+			now.SetAnnotations(annotations)
 			w.Must(w.API.Update(ctx, now))
 			eventually(t, "the object is handled after its hold was removed", func() bool { return tt.handled(w, held) })
 		})

@@ -7,8 +7,9 @@ package v1alpha1
 // any value, no controller creates, deletes, adopts or releases anything for the object, or
 // writes its status. It takes effect on the objects that controllers reconcile: Deployments,
 // ReplicaSets, ReplicationControllers, DaemonSets, Jobs (their TTL does not expire them, and
-// their pods keep the tracking finalizer), Services (their endpoints stay as they are), and
-// pods, which are then not cleaned up. Controllers never copy it to dependents.
+// their pods keep the tracking finalizer), Services (their endpoints stay as they are),
+// PersistentVolumes and their claims (they are not bound, released or deleted), and pods,
+// which are then not cleaned up. Controllers never copy it to dependents.
 //
 // It lets a client restore a graph of objects one by one, without a controller that recreates
 // what is still missing. The client creates the objects with the annotation and removes it

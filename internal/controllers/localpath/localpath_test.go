@@ -315,6 +315,56 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
+// Nothing happens to a held volume, and all that was due happens when the hold ends.
+func TestHeldVolumeIsLeftAlone(t *testing.T) {
+	b := newBench(t, newClaim())
+	v := b.provision()
+	key := client.ObjectKeyFromObject(v)
+	b.Must(os.WriteFile(filepath.Join(v.Spec.Local.Path, "data"), []byte("x"), 0o600))
+	b.setPhase(corev1.VolumeReleased)
+	v = b.volume()
+	v.Annotations[ownership.HoldAnnotation] = ""
+	b.Must(b.API.Update(ctx, v))
+	for range 2 {
+		b.Must(b.reconcile(key))
+	}
+	if now := b.volume(); now == nil || now.ResourceVersion != v.ResourceVersion || !exists(filepath.Join(v.Spec.Local.Path, "data")) {
+		t.Fatalf("held volume: %+v", now)
+	}
+	delete(v.Annotations, ownership.HoldAnnotation)
+	b.Must(b.API.Update(ctx, v))
+	for range 2 {
+		b.Must(b.reconcile(key))
+	}
+	if b.volume() != nil || exists(v.Spec.Local.Path) {
+		t.Error("not removed after the hold")
+	}
+}
+
+// Neither a held volume nor a held claim is expanded.
+func TestHeldIsNotExpanded(t *testing.T) {
+	for name, held := range map[string]func(bench) client.Object{
+		"volume": func(b bench) client.Object { return b.volume() },
+		"claim":  func(b bench) client.Object { return b.claim() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, newClaim())
+			b.bind(b.provision())
+			claim := b.claim()
+			claim.Spec.Resources.Requests = gi("2Gi")
+			b.Must(b.API.Update(ctx, claim))
+			object := held(b)
+			annotations := object.GetAnnotations()
+			annotations[ownership.HoldAnnotation] = ""
+			b.Must(b.API.Update(ctx, object))
+			b.Must(b.reconcile(client.ObjectKeyFromObject(b.volume())))
+			if got, reported := b.volume().Spec.Capacity.Storage(), b.claim().Status.Capacity.Storage(); got.String() != "1Gi" || reported.String() != "1Gi" {
+				t.Errorf("capacity %s, reported %s", got, reported)
+			}
+		})
+	}
+}
+
 func TestRetainedDataStays(t *testing.T) {
 	key := client.ObjectKey{Name: "pvc-uid-0001"}
 	b := newBench(t, newClaim())

@@ -84,6 +84,8 @@ func (b *binder) reconcileClaim(ctx context.Context, key client.ObjectKey) error
 		return err
 	}
 	switch {
+	case step.bind != nil && owned.IsHeld(step.bind):
+		return nil // The end of the hold repeats the request.
 	case step.bind != nil:
 		return b.bind(ctx, claim, step.bind)
 	case step.class != "":
@@ -106,7 +108,7 @@ func (b *binder) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim
 		return claimStep{}, err
 	}
 	step, err := decideClaim(claim, around)
-	if err != nil || step.bind == nil {
+	if err != nil || step.bind == nil || owned.IsHeld(step.bind) {
 		return step, err
 	}
 	step.bind, err = b.reserve(ctx, claim, step.bind)
@@ -115,7 +117,7 @@ func (b *binder) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim
 
 func (b *binder) reconcileVolume(ctx context.Context, name string) error {
 	v, err := b.volume(ctx, name)
-	if v == nil || err != nil {
+	if v == nil || err != nil || owned.IsHeld(v) {
 		return err
 	}
 	claim, err := b.claimOf(ctx, v)

@@ -187,6 +187,89 @@ func TestHeldClaimIsLeftAlone(t *testing.T) {
 	}
 }
 
+var held = annotated[*corev1.PersistentVolume](ownership.HoldAnnotation, "")
+
+// release ends the hold of a volume.
+func (b *bench) release(name string) {
+	v := b.stored(name)
+	delete(v.Annotations, ownership.HoldAnnotation)
+	b.Must(b.API.Update(ctx, v))
+	b.settle()
+}
+
+func TestHeldVolumeIsNotReleased(t *testing.T) {
+	b := newBench(t, newVolume("v", refTo("data", "gone"), phase(corev1.VolumeBound), policy(corev1.PersistentVolumeReclaimRetain), held))
+	b.settle()
+	if v := b.stored("v"); v.Status.Phase != corev1.VolumeBound {
+		t.Errorf("released while on hold: %s", b.state())
+	}
+	b.release("v")
+	if v := b.stored("v"); v.Status.Phase != corev1.VolumeReleased {
+		t.Errorf("not released after the hold: %s", b.state())
+	}
+}
+
+// A claim that no held volume names is bound to another volume, or waits.
+func TestHeldVolumeIsNotBound(t *testing.T) {
+	b := newBench(t, newClaimOf(), newVolume("held", held))
+	b.settle()
+	if v := b.stored("held"); v.Spec.ClaimRef != nil || b.claim("data").Status.Phase != corev1.ClaimPending {
+		t.Fatalf("bound while on hold: %s", b.state())
+	}
+	b.Must(b.API.Create(ctx, newVolume("other", capacity("5Gi"))))
+	b.settle()
+	if claim := b.claim("data"); claim.Spec.VolumeName != "other" {
+		t.Errorf("not bound: %s", b.state())
+	}
+}
+
+// A claim waits for a held volume that names it or that it names: another volume does not have its data.
+func TestClaimWaitsForItsHeldVolume(t *testing.T) {
+	naming := func(uid string) *corev1.PersistentVolume { return newVolume("held", held, refTo("data", uid)) }
+	for name, test := range map[string]struct {
+		claim  *corev1.PersistentVolumeClaim
+		volume *corev1.PersistentVolume
+	}{
+		"the volume names the claim":           {newClaimOf(), naming("")},
+		"the volume names the claim's UID":     {newClaimOf(), naming("uid-0001")},
+		"the claim names the volume":           {newClaimOf(names("held")), newVolume("held", held)},
+		"the claim was bound to the volume":    {newClaimOf(names("held"), annotated[*corev1.PersistentVolumeClaim](completed, "yes")), newVolume("held", held)},
+		"both name the other, not bound yet":   {newClaimOf(names("held")), naming("uid-0001")},
+		"the volume has no phase, as restored": {newClaimOf(names("held")), newVolume("held", held, refTo("data", "uid-0001"), phase(""))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, test.claim, newVolume("other"), test.volume)
+			before := b.stored("held").ResourceVersion
+			b.settle()
+			if got := b.claim("data"); got.Status.Phase == corev1.ClaimBound || got.Spec.VolumeName == "other" {
+				t.Errorf("bound while on hold: %s", b.state())
+			}
+			if b.stored("held").ResourceVersion != before {
+				t.Errorf("the held volume was written: %s", b.state())
+			}
+			b.release("held")
+			if claim := b.claim("data"); claim.Spec.VolumeName != "held" || claim.Status.Phase != corev1.ClaimBound {
+				t.Errorf("not bound after the hold: %s", b.state())
+			}
+		})
+	}
+}
+
+// The claim of a held volume stays bound.
+func TestClaimOfHeldVolumeStaysBound(t *testing.T) {
+	b := newBench(t, newClaimOf(), newVolume("v"))
+	b.settle()
+	v := b.stored("v")
+	v.Annotations[ownership.HoldAnnotation] = ""
+	b.Must(b.API.Update(ctx, v))
+	before := b.state()
+	b.restart()
+	b.settle()
+	if diff := cmp.Diff(before, b.state()); diff != "" || b.claim("data").Status.Phase != corev1.ClaimBound {
+		t.Errorf("changed by the hold:\n%s", diff)
+	}
+}
+
 // TestBindingsAreExclusive binds random claims to random volumes while the process is killed before
 // random writes and others delete claims and volumes. No volume is ever the volume of two claims, and in the end
 // every claim that a free volume fits is bound.

@@ -33,11 +33,12 @@ const (
 )
 
 // AddEphemeral registers the controller that creates the claims of pods' ephemeral volumes. It
-// watches new pods, and the deletion of claims.
+// watches new pods, the end of their holds, and the deletion of claims.
 func AddEphemeral(env control.Env) error {
 	e := &ephemeralClaims{client: env.Client, events: env.Events}
 	never := func(event.UpdateEvent) bool { return false }
-	newPods := predicate.Funcs{UpdateFunc: never, DeleteFunc: func(event.DeleteEvent) bool { return false }}
+	released := func(e event.UpdateEvent) bool { return owned.IsHeld(e.ObjectOld) && !owned.IsHeld(e.ObjectNew) }
+	newPods := predicate.Funcs{UpdateFunc: released, DeleteFunc: func(event.DeleteEvent) bool { return false }}
 	deletedClaims := predicate.Funcs{UpdateFunc: never, CreateFunc: func(event.CreateEvent) bool { return false }}
 	pod := handler.EnqueueRequestForOwner(env.Manager.GetScheme(), env.Manager.GetRESTMapper(), &corev1.Pod{}, handler.OnlyControllerOwner())
 	return ctrl.NewControllerManagedBy(env.Manager).
@@ -72,7 +73,7 @@ func (e *ephemeralClaims) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	if err := e.client.Get(ctx, req.NamespacedName, pod, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if pod.DeletionTimestamp != nil {
+	if pod.DeletionTimestamp != nil || owned.IsHeld(pod) {
 		return ctrl.Result{}, nil
 	}
 	for i := range pod.Spec.Volumes {

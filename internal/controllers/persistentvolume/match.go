@@ -15,15 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
 // bestMatch returns the volume to bind a claim to, or nil. A volume with fewer access modes is
 // preferred, since one with more may be needed by another claim; then the smallest. If the
-// scheduler chooses the claim's volume (delayed), only a volume that names the claim is returned.
+// scheduler chooses the claim's volume (delayed), only a volume that names the claim is returned. A held
+// volume is returned only if it names the claim, which then has to wait for it.
 func bestMatch(claim *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume, delayed bool) (*corev1.PersistentVolume, error) {
 	byModes := map[int][]*corev1.PersistentVolume{}
 	for _, v := range volumes {
-		if volume.CheckAccessModes(claim, v) {
+		if volume.CheckAccessModes(claim, v) && (!owned.IsHeld(v) || isNamed(claim, v)) {
 			byModes[len(v.Spec.AccessModes)] = append(byModes[len(v.Spec.AccessModes)], v)
 		}
 	}
