@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
@@ -152,11 +153,17 @@ func (p *provisioner) provision(ctx context.Context, claim *corev1.PersistentVol
 			return p.reschedule(ctx, claim)
 		}
 	}
-	if err := p.client.Create(ctx, v); err != nil {
-		if apierrors.IsAlreadyExists(err) {
-			return nil
-		}
+	err = p.client.Create(ctx, v)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
+	}
+	if !isSimulated(v) {
+		if err := p.real.unmark(v.Name); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot remove the mark of a new volume", "volume", v.Name)
+		}
+	}
+	if err != nil {
+		return nil
 	}
 	p.events.Eventf(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "Successfully provisioned volume %s", v.Name)
 	if directory && !limited {
@@ -194,8 +201,8 @@ func (p *provisioner) failed(claim *corev1.PersistentVolumeClaim, class *storage
 	p.events.Eventf(claim, corev1.EventTypeWarning, "ProvisioningFailed", "failed to provision volume with StorageClass %q: %v", class.Name, err)
 }
 
-// sweep removes the directories that an earlier process made and did not use: empty ones without a volume
-// or a claim. It is done before the first new directory is made.
+// sweep removes the directories that an earlier process made and did not use. It is done before the first new
+// directory is made.
 func (p *provisioner) sweep(ctx context.Context) error {
 	volumes, claims := &corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaimList{}
 	if err := p.client.List(ctx, volumes, client.UnsafeDisableDeepCopy); err != nil {
@@ -204,12 +211,12 @@ func (p *provisioner) sweep(ctx context.Context) error {
 	if err := p.client.List(ctx, claims, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	known := map[string]bool{}
+	made, wanted := sets.New[string](), sets.New[string]()
 	for i := range volumes.Items {
-		known[volumes.Items[i].Name] = true
+		made.Insert(volumes.Items[i].Name)
 	}
 	for i := range claims.Items {
-		known[volumeName(&claims.Items[i])] = true
+		wanted.Insert(volumeName(&claims.Items[i]))
 	}
-	return p.real.removeEmpty(known)
+	return p.real.sweep(made, wanted)
 }

@@ -27,14 +27,21 @@ const (
 	volumeMode = 0o777
 	blockMode  = 0o600
 
+	// blockName is the name of the file of a block volume, in the volume's directory.
+	blockName = "block"
+
 	// blockUnit is the unit of the size of a block volume, in bytes: that of a page.
 	blockUnit = 4096
 )
 
-// makeDirectory makes the directory of a volume, if it does not exist, and returns its path.
+// makeDirectory makes the directory of a volume, if it does not exist, and returns its path. The directory is marked
+// until the volume exists.
 func (d directories) makeDirectory(name string) (string, error) {
 	path := filepath.Join(d.root, name)
 	if err := durable.MakeDir(d.root, rootMode); err != nil {
+		return "", err
+	}
+	if err := d.mark(name); err != nil {
 		return "", err
 	}
 	return path, durable.MakeDir(path, volumeMode)
@@ -47,7 +54,7 @@ func (d directories) makeFile(name string, size int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "block")
+	path := filepath.Join(dir, blockName)
 	return path, resize(path, size)
 }
 
@@ -95,24 +102,20 @@ func resize(path string, size int64) (err error) {
 // PersistentVolume may have been written by a user.
 func (d directories) check(v *corev1.PersistentVolume) error {
 	path := filepath.Join(d.root, v.Name)
-	if v.Spec.Local == nil || v.Spec.Local.Path != path && v.Spec.Local.Path != filepath.Join(path, "block") {
+	if v.Spec.Local == nil || v.Spec.Local.Path != path && v.Spec.Local.Path != filepath.Join(path, blockName) {
 		return fmt.Errorf("volume %q is not in %s: it was not provisioned there", v.Name, d.root)
 	}
 	return nil
 }
 
-// remove removes the directory of a volume. It fails while the volume, or something in it, is mounted.
+// remove removes the directory of a volume. It fails while the volume is in use.
 func (d directories) remove(v *corev1.PersistentVolume) error {
 	if err := d.check(v); err != nil {
 		return err
 	}
 	path := filepath.Join(d.root, v.Name)
-	mounted, err := mounts.At(path)
-	if err != nil {
+	if err := checkUnused(v, path); err != nil {
 		return err
-	}
-	if len(mounted) > 0 {
-		return fmt.Errorf("volume %q has mounts: %s", v.Name, strings.Join(mounted, ", "))
 	}
 	if err := unlimit(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -127,18 +130,26 @@ func (d directories) remove(v *corev1.PersistentVolume) error {
 	return errors.Join(root.RemoveAll(v.Name), root.Close())
 }
 
-// removeEmpty removes the empty directories of unknown volumes.
-func (d directories) removeEmpty(known map[string]bool) error {
-	entries, err := os.ReadDir(d.root)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+// checkUnused returns an error while a volume, or something in its directory, is mounted or attached.
+func checkUnused(v *corev1.PersistentVolume, path string) error {
+	mounted, err := mounts.At(path)
+	if err != nil {
 		return err
 	}
-	for _, entry := range entries {
-		if known[entry.Name()] || !strings.HasPrefix(entry.Name(), "pvc-") {
-			continue
-		}
-		// This fails if the directory is not empty.
-		_ = os.Remove(filepath.Join(d.root, entry.Name()))
+	if len(mounted) > 0 {
+		return fmt.Errorf("volume %q has mounts: %s", v.Name, strings.Join(mounted, ", "))
+	}
+	if !isBlock(&v.Spec) {
+		return nil
+	}
+	device, err := loop.Find(filepath.Join(path, blockName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // The directory is removed.
+	case err != nil:
+		return err
+	case device != "":
+		return fmt.Errorf("volume %q is attached as %s", v.Name, device)
 	}
 	return nil
 }
