@@ -5,6 +5,7 @@ package attachdetach
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,11 @@ const (
 
 	// conflictDelay is the delay after a write that was based on a stale cache.
 	conflictDelay = 50 * time.Millisecond
+	// unseenDelay is the delay between live reads of an attachment that the cache does not show.
+	unseenDelay = time.Second
 )
+
+var errStaleNode = errors.New("the cached Node is stale")
 
 type reconciler struct {
 	client client.Client
@@ -35,13 +40,15 @@ type reconciler struct {
 	clock  clock.PassiveClock
 
 	// memory has what the API does not, by volume and node. Only the one worker uses it.
-	memory map[string]map[string]*seen
+	memory map[volume]map[string]*seen
 }
 
 // seen is the controller's memory of a place.
 type seen struct {
 	// attachment is the one that the rest is about, or "".
 	attachment types.UID
+	// unseen is true from before the creation of an attachment until the cache shows it.
+	unseen bool
 	// deleted is true if it was deleted. The cache may show it as it was before.
 	deleted bool
 	// unneeded is the time since when it has no users.
@@ -51,28 +58,21 @@ type seen struct {
 }
 
 func newReconciler(env control.Env) *reconciler {
-	return &reconciler{client: env.Client, live: env.Live, events: env.Events, clock: env.Clock, memory: map[string]map[string]*seen{}}
+	return &reconciler{client: env.Client, live: env.Live, events: env.Events, clock: env.Clock, memory: map[volume]map[string]*seen{}}
 }
 
-// Reconcile takes the next step for one volume.
+// Reconcile takes the next step for one volume. Its PersistentVolumes may have been deleted.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	v := &corev1.PersistentVolume{}
-	if err := r.client.Get(ctx, req.NamespacedName, v, client.UnsafeDisableDeepCopy); err != nil {
-		if apierrors.IsNotFound(err) {
-			delete(r.memory, req.Name)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	attachable, err := r.isAttachable(ctx, v)
-	if !attachable || err != nil {
-		return ctrl.Result{}, err
-	}
-	places, err := r.places(ctx, v)
+	v := byRequest(req)
+	places, exclusive, err := r.places(ctx, v)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	var after time.Duration
-	for i, d := range plan(v.Name, places, isExclusive(v), r.clock.Now()) {
+	for i, d := range plan(places, exclusive, r.clock.Now()) {
+		if places[i].memory.unseen {
+			after = control.SoonerOf(after, unseenDelay)
+		}
 		if err = r.act(ctx, v, &places[i], d); err != nil {
 			break
 		}
@@ -86,12 +86,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // isAttachable reports whether a volume must be attached before it is mounted. A driver that is not
 // installed may require it.
-func (r *reconciler) isAttachable(ctx context.Context, v *corev1.PersistentVolume) (bool, error) {
-	if v.Spec.CSI == nil {
-		return false, nil
-	}
+func (r *reconciler) isAttachable(ctx context.Context, v volume) (bool, error) {
 	driver := &storagev1.CSIDriver{}
-	err := r.client.Get(ctx, client.ObjectKey{Name: v.Spec.CSI.Driver}, driver, client.UnsafeDisableDeepCopy)
+	err := r.client.Get(ctx, client.ObjectKey{Name: v.driver}, driver, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
@@ -99,33 +96,64 @@ func (r *reconciler) isAttachable(ctx context.Context, v *corev1.PersistentVolum
 }
 
 // act carries out a decision.
-func (r *reconciler) act(ctx context.Context, v *corev1.PersistentVolume, p *place, d decision) error {
+func (r *reconciler) act(ctx context.Context, v volume, p *place, d decision) error {
 	r.tell(p, d)
 	switch d.step {
 	case attach:
-		err := r.client.Create(ctx, newAttachment(v, p.node))
-		if apierrors.IsAlreadyExists(err) {
-			return nil
-		}
-		return err
+		return r.attach(ctx, v, p)
 	case list:
 		if err := r.setListed(ctx, v, p.node, true); err != nil {
 			return err
 		}
 		for _, user := range p.users {
-			r.events.Eventf(user, corev1.EventTypeNormal, "SuccessfulAttachVolume", "AttachVolume.Attach succeeded for volume %q ", v.Name)
+			r.events.Eventf(user, corev1.EventTypeNormal, "SuccessfulAttachVolume", "AttachVolume.Attach succeeded for volume %q ", p.persistentVolume)
 		}
 	case unlist:
 		return r.setListed(ctx, v, p.node, false)
 	case detach:
-		if err := r.setListed(ctx, v, p.node, false); client.IgnoreNotFound(err) != nil {
-			return err
-		}
-		if err := client.IgnoreNotFound(r.client.Delete(ctx, p.attachment, client.Preconditions{UID: &p.attachment.UID})); err != nil {
-			return err
-		}
-		p.memory.deleted = true
+		return r.detach(ctx, v, p)
 	}
+	return nil
+}
+
+// attach creates an attachment. It may have been created even if the answer is an error.
+func (r *reconciler) attach(ctx context.Context, v volume, p *place) error {
+	*p.memory = seen{unseen: true}
+	a := newAttachment(v, p)
+	err := r.client.Create(ctx, a)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	if err == nil {
+		p.memory.attachment = a.UID
+	}
+	return err
+}
+
+// detach removes the volume from the node's list, then deletes the attachment. It decides again on the
+// live Node, because the volume may be in use since. A node that begins to use the volume after that
+// conflicts with the write of the list, or no longer finds the volume there.
+func (r *reconciler) detach(ctx context.Context, v volume, p *place) error {
+	node := &corev1.Node{}
+	err := r.live.Get(ctx, client.ObjectKey{Name: p.node}, node)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	exists := err == nil
+	fresh := *p
+	fresh.see(v, node, exists)
+	if release(fresh, r.clock.Now()).step != detach {
+		return apierrors.NewConflict(corev1.Resource("nodes"), p.node, errStaleNode)
+	}
+	if exists {
+		if err := r.writeListed(ctx, v, node, false); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	if err := r.client.Delete(ctx, p.attachment, client.Preconditions{UID: &p.attachment.UID}); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	p.memory.deleted = true
 	return nil
 }
 

@@ -16,14 +16,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 )
 
-var ctx = context.Background()
+var (
+	ctx     = context.Background()
+	request = ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "csi.example.com", Name: "handle"}}
+)
 
 const onNodes corev1.UniqueVolumeName = "kubernetes.io/csi/csi.example.com^handle"
 
@@ -46,6 +51,7 @@ func newBench(t *testing.T, objs ...client.Object) *bench {
 	w := controltest.New(t, append(objs, v, claim, newNode("a"), newNode("b"))...)
 	v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "data", UID: claim.UID}
 	w.Must(w.API.Update(ctx, v))
+	w.Index(v, persistentVolumeIndex, indexPersistentVolume)
 	return &bench{w, newReconciler(w.Env()), t}
 }
 
@@ -59,12 +65,42 @@ func newPod(name, node string) *corev1.Pod {
 	}}}
 }
 
+// reconcile syncs the cache and takes one step.
 func (b *bench) reconcile() time.Duration {
 	b.t.Helper()
 	b.Sync()
-	result, err := b.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: "v"}})
+	return b.step()
+}
+
+func (b *bench) step() time.Duration {
+	b.t.Helper()
+	result, err := b.Reconcile(ctx, request)
 	b.Must(err)
 	return result.RequeueAfter
+}
+
+// attached lets a pod use the volume on a node, until the cache knows that the node lists it.
+func (b *bench) attached(node string) {
+	b.t.Helper()
+	b.Must(b.API.Create(ctx, newPod("on-"+node, node)))
+	b.reconcile()
+	b.drive()
+	b.reconcile()
+	b.Sync()
+	if !b.lists(node) {
+		b.t.Fatalf("%s does not list the volume", node)
+	}
+}
+
+// nodes returns where the volume is attached or being detached.
+func (b *bench) nodes() (names []string) {
+	for _, a := range b.attachments() {
+		if a.DeletionTimestamp != nil {
+			a.Spec.NodeName += " (deleting)"
+		}
+		names = append(names, a.Spec.NodeName)
+	}
+	return names
 }
 
 func (b *bench) attachments() []storagev1.VolumeAttachment {
@@ -191,39 +227,90 @@ func TestForeignAttachments(t *testing.T) {
 	}
 }
 
-// TestNeverInUseTwice: pods come and go on two nodes, the driver and the nodes act at random times, and the
-// process is killed before random writes. The volume is never attached to both nodes, and no node uses a volume that
-// is not attached to it.
+// A place forgets its former attachment.
+func TestAttachAgain(t *testing.T) {
+	b := newBench(t)
+	b.attached("a")
+	b.Must(b.API.Delete(ctx, newPod("on-a", "a")))
+	b.reconcile()
+	b.Must(b.API.Create(ctx, newPod("on-a", "a")))
+	for range 3 {
+		b.reconcile()
+		b.drive()
+	}
+	if b.reconcile(); !b.lists("a") || !slices.Equal(b.nodes(), []string{"a"}) {
+		t.Errorf("listed %v, attached to %v", b.lists("a"), b.nodes())
+	}
+}
+
+// TestWatches: each change leads to the next step.
+func TestWatches(t *testing.T) {
+	b := newBench(t)
+	b.Run(t, control.Controller{Name: Name, Add: Add})
+	eventually := func(what string, done func() bool) {
+		t.Helper()
+		if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) { return done(), nil }); err != nil {
+			t.Fatalf("not %s: attached to %v", what, b.nodes())
+		}
+	}
+	b.Must(b.API.Create(ctx, newPod("on-a", "a")))
+	eventually("attached", func() bool { return len(b.nodes()) == 1 })
+	b.drive()
+	eventually("listed", func() bool { return b.lists("a") })
+	b.kubelet("a")
+	b.Must(b.API.Delete(ctx, newPod("on-a", "a")))
+	b.Must(b.API.Delete(ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}}))
+	b.kubelet("a")
+	eventually("detached", func() bool { return slices.Equal(b.nodes(), []string{"a (deleting)"}) && !b.lists("a") })
+}
+
+// TestNeverInUseTwice: pods come and go on two nodes, through two PersistentVolumes, the driver and the nodes
+// act at random times, each kind of the cache is stale for a random time, and the process is killed before or
+// after random writes. The volume is never attached to both nodes, and no node uses a volume that is not attached to it.
 func TestNeverInUseTwice(t *testing.T) {
-	killed := errors.New("killed")
+	killed, lost := errors.New("killed"), errors.New("the answer is lost")
+	kinds := []client.ObjectList{&corev1.PodList{}, &corev1.NodeList{}, &storagev1.VolumeAttachmentList{}, &corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaimList{}}
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 2))
 			b := newBench(t)
-			b.Refuse = func(string, client.Object) error {
-				if random.IntN(10) == 0 {
+			b.second("a", corev1.ReadWriteOnce)
+			b.Refuse = func(verb string, obj client.Object) error {
+				switch random.IntN(20) {
+				case 0:
 					return killed
+				case 1:
+					if verb == "create" {
+						b.Must(client.IgnoreAlreadyExists(b.API.Create(ctx, obj.DeepCopyObject().(client.Object))))
+					}
+					return lost
 				}
 				return nil
 			}
 			for i := range 400 {
 				node := []string{"a", "b"}[random.IntN(2)]
+				pod := newPod("on-"+node, node)
+				if random.IntN(2) == 0 {
+					pod = newPod("second", node)
+					pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "second"
+				}
 				switch random.IntN(9) {
 				case 0:
-					_ = b.API.Create(ctx, newPod("on-"+node, node))
+					_ = b.API.Create(ctx, pod)
 				case 1:
-					_ = b.API.Delete(ctx, newPod("on-"+node, node))
+					_ = b.API.Delete(ctx, pod)
 				case 2:
 					b.drive()
 				case 3:
 					b.kubelet(node)
 				case 4, 5:
-					b.Sync()
+					b.Sync(kinds[random.IntN(len(kinds))])
 				default:
-					if _, err := b.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: "v"}}); errors.Is(err, killed) {
+					switch _, err := b.Reconcile(ctx, request); {
+					case errors.Is(err, killed):
 						b.reconciler = newReconciler(b.Env())
 						b.Sync() // a new process begins with a new cache
-					} else {
+					case !errors.Is(err, lost):
 						b.Must(err)
 					}
 				}
@@ -235,9 +322,9 @@ func TestNeverInUseTwice(t *testing.T) {
 
 func (b *bench) check(i int) {
 	b.t.Helper()
-	on := map[string]bool{}
+	on := map[string]bool{} // false while being detached
 	for _, a := range b.attachments() {
-		on[a.Spec.NodeName] = true
+		on[a.Spec.NodeName] = a.DeletionTimestamp == nil
 	}
 	if len(on) > 1 {
 		b.t.Fatalf("step %d: attached to %v", i, on)

@@ -14,5 +14,8 @@
 // at once if it has the taint node.kubernetes.io/out-of-service, with which an administrator
 // vouches that it is shut down (KEP-2268).
 //
-// One worker takes all decisions, each for one volume, from the state of the API alone.
+// One worker takes all decisions, each for one volume of a driver, whatever PersistentVolumes name it. Each kind
+// has a cache of its own, and any of them may be stale. A stale cache delays a step but does not make it unsafe:
+// an attachment counts from before its creation, by live reads until the cache shows it, and the decision to detach
+// is taken again on the live Node.
 package attachdetach

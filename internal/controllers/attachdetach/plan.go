@@ -20,8 +20,9 @@ const unmountLimit = 6 * time.Minute
 // place is one node, as far as it concerns a volume.
 type place struct {
 	node string
-	// users are the pods that need the volume here.
-	users []*corev1.Pod
+	// users are the pods that need the volume here, and persistentVolume names it for them.
+	users            []*corev1.Pod
+	persistentVolume string
 	// attachment is the VolumeAttachment, or nil; deleting is true if it was deleted.
 	attachment *storagev1.VolumeAttachment
 	deleting   bool
@@ -61,19 +62,18 @@ type decision struct {
 
 // plan returns a decision for each place of a volume. exclusive is true if the volume can be attached to one
 // node at a time.
-func plan(volume string, places []place, exclusive bool, now time.Time) []decision {
+func plan(places []place, exclusive bool, now time.Time) []decision {
 	decisions := make([]decision, len(places))
 	taken := exclusive && slices.ContainsFunc(places, func(p place) bool { return p.attachment != nil })
 	for i, p := range places {
 		switch {
 		case p.attachment != nil:
-			decisions[i] = keep(volume, p, now)
+			decisions[i] = keep(p, now)
+		case p.listed:
+			decisions[i].step = unlist
 		case len(p.users) == 0:
-			if p.listed {
-				decisions[i].step = unlist
-			}
 		case taken:
-			decisions[i].problem = func(user *corev1.Pod) string { return waitForDetach(volume, user, places, p.node) }
+			decisions[i].problem = func(user *corev1.Pod) string { return waitForDetach(user, places, p) }
 		default:
 			decisions[i].step = attach
 			taken = exclusive
@@ -83,7 +83,7 @@ func plan(volume string, places []place, exclusive bool, now time.Time) []decisi
 }
 
 // keep decides about an attachment.
-func keep(volume string, p place, now time.Time) decision {
+func keep(p place, now time.Time) decision {
 	switch {
 	case p.deleting:
 		if p.listed {
@@ -99,7 +99,7 @@ func keep(volume string, p place, now time.Time) decision {
 		return decision{}
 	}
 	if failure := p.attachment.Status.AttachError; failure != nil && failure.Message != "" {
-		text := fmt.Sprintf("AttachVolume.Attach failed for volume %q : %s", volume, failure.Message)
+		text := fmt.Sprintf("AttachVolume.Attach failed for volume %q : %s", p.persistentVolume, failure.Message)
 		return decision{problem: func(*corev1.Pod) string { return text }}
 	}
 	return decision{}
@@ -121,11 +121,11 @@ func release(p place, now time.Time) decision {
 
 // waitForDetach explains to a pod that its volume is attached to another node. It names only pods of the
 // same namespace.
-func waitForDetach(volume string, user *corev1.Pod, places []place, node string) string {
+func waitForDetach(user *corev1.Pod, places []place, at place) string {
 	var local []string
 	others := 0
 	for _, p := range places {
-		if p.node == node {
+		if p.node == at.node {
 			continue
 		}
 		for _, pod := range p.users {
@@ -147,12 +147,12 @@ func waitForDetach(volume string, user *corev1.Pod, places []place, node string)
 	default:
 		reason = "Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node"
 	}
-	return fmt.Sprintf("Waiting for detach for volume %q %s", volume, reason)
+	return fmt.Sprintf("Waiting for detach for volume %q %s", at.persistentVolume, reason)
 }
 
 // isExclusive reports whether a volume can be attached to one node at a time. Of a volume without access
 // modes nothing is known; its driver refuses what it cannot do.
-func isExclusive(v *corev1.PersistentVolume) bool {
-	modes := v.Spec.AccessModes
+func isExclusive(pv *corev1.PersistentVolume) bool {
+	modes := pv.Spec.AccessModes
 	return len(modes) > 0 && !slices.Contains(modes, corev1.ReadWriteMany) && !slices.Contains(modes, corev1.ReadOnlyMany)
 }

@@ -45,7 +45,7 @@ func since(ago time.Duration) func(*place) {
 }
 
 func at(node string, change ...func(*place)) place {
-	p := place{node: node, memory: &seen{unneeded: now}}
+	p := place{node: node, persistentVolume: "v", memory: &seen{unneeded: now}}
 	for _, f := range change {
 		f(&p)
 	}
@@ -77,6 +77,7 @@ func TestPlan(t *testing.T) {
 		"being detached, needed again":      {places: []place{at("a", using(user("p")), deleting)}, want: []step{stay}},
 		"being detached, but listed":        {places: []place{at("a", using(user("p")), deleting, listed)}, want: []step{unlist}},
 		"listed without an attachment":      {places: []place{at("a", listed)}, want: []step{unlist}},
+		"needed, listed without attachment": {places: []place{at("a", using(user("p")), listed)}, want: []step{unlist}},
 		"needed on two nodes":               {places: []place{at("a", using(user("p"))), at("b", using(user("q")))}, want: []step{attach, stay}, problems: []string{"", `Waiting for detach for volume "v" Volume is already used by pod(s) p`}},
 		"needed on two nodes, shared":       {places: []place{at("a", using(user("p"))), at("b", using(user("q")))}, shared: true, want: []step{attach, attach}},
 		"attached to another node":          {places: []place{at("a", attached, inUse), at("b", using(user("q")))}, want: []step{stay, stay}, problems: []string{"", `Waiting for detach for volume "v" Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node`}},
@@ -86,7 +87,7 @@ func TestPlan(t *testing.T) {
 		"pods of several namespaces":        {places: []place{at("a", using(elsewhere("x"), user("p")), attached, listed), at("b", using(user("q")))}, want: []step{stay, stay}, problems: []string{"", `Waiting for detach for volume "v" Volume is already used by pod(s) p and 1 pod(s) in different namespaces`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for i, d := range plan("v", c.places, !c.shared, now) {
+			for i, d := range plan(c.places, !c.shared, now) {
 				problem, want := "", ""
 				if d.problem != nil {
 					problem = d.problem(c.places[i].users[0])

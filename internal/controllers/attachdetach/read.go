@@ -7,12 +7,14 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,8 +22,9 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// places returns the nodes that a volume is attached to or needed on, by name.
-func (r *reconciler) places(ctx context.Context, v *corev1.PersistentVolume) ([]place, error) {
+// places returns the nodes that a volume is attached to or needed on, by name, and reports whether it can be
+// attached to one node at a time.
+func (r *reconciler) places(ctx context.Context, v volume) (places []place, exclusive bool, err error) {
 	at := map[string]*place{}
 	on := func(node string) *place {
 		if at[node] == nil {
@@ -29,30 +32,56 @@ func (r *reconciler) places(ctx context.Context, v *corev1.PersistentVolume) ([]
 		}
 		return at[node]
 	}
-	users, err := r.users(ctx, v)
+	pvs, err := r.persistentVolumes(ctx, v)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	for _, pod := range users {
-		on(pod.Spec.NodeName).users = append(on(pod.Spec.NodeName).users, pod)
+	for i := range pvs {
+		users, err := r.users(ctx, &pvs[i])
+		if err != nil {
+			return nil, false, err
+		}
+		for _, pod := range users {
+			p := on(pod.Spec.NodeName)
+			p.users, p.persistentVolume = append(p.users, pod), pvs[i].Name
+		}
+		exclusive = exclusive || len(users) > 0 && isExclusive(&pvs[i])
 	}
-	attachments, err := r.attachments(ctx, v)
+	if err := r.addAttachments(ctx, v, on); err != nil {
+		return nil, false, err
+	}
+	attachable, err := r.isAttachable(ctx, v)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	for _, a := range attachments {
-		on(a.Spec.NodeName).attachment = a
-	}
-	places := make([]place, 0, len(at))
 	for _, node := range slices.Sorted(maps.Keys(at)) {
 		p := at[node]
-		if err := r.addNode(ctx, v, p); err != nil {
-			return nil, err
+		if p.attachment == nil && !attachable {
+			continue
 		}
+		if err := r.addNode(ctx, v, p); err != nil {
+			return nil, false, err
+		}
+		exclusive = exclusive || p.attachment != nil && isExclusivelyAttached(p.attachment, pvs)
 		places = append(places, *p)
 	}
-	r.remember(v.Name, places)
-	return places, nil
+	r.remember(v, places)
+	return places, exclusive, nil
+}
+
+// persistentVolumes returns the PersistentVolumes of a volume, by name.
+func (r *reconciler) persistentVolumes(ctx context.Context, v volume) ([]corev1.PersistentVolume, error) {
+	list := &corev1.PersistentVolumeList{}
+	err := r.client.List(ctx, list, client.MatchingFields{persistentVolumeIndex: string(v.uniqueName())}, client.UnsafeDisableDeepCopy)
+	slices.SortFunc(list.Items, func(a, b corev1.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items, err
+}
+
+// isExclusivelyAttached reports whether an attachment excludes others. That of a PersistentVolume that
+// does not exist may.
+func isExclusivelyAttached(a *storagev1.VolumeAttachment, pvs []corev1.PersistentVolume) bool {
+	i := slices.IndexFunc(pvs, func(pv corev1.PersistentVolume) bool { return pv.Name == persistentVolumeOf(a) })
+	return i < 0 || isExclusive(&pvs[i])
 }
 
 // users returns the pods on nodes that use a volume and have not ended.
@@ -79,35 +108,72 @@ func (r *reconciler) claimOf(ctx context.Context, v *corev1.PersistentVolume) (*
 	return claim, err
 }
 
-// attachments returns the attachments of a volume that this controller made. Others may exist; they have
+// addAttachments adds the attachments of a volume that this controller made. Others may exist; they have
 // other names.
-func (r *reconciler) attachments(ctx context.Context, v *corev1.PersistentVolume) (own []*storagev1.VolumeAttachment, err error) {
+func (r *reconciler) addAttachments(ctx context.Context, v volume, on func(node string) *place) error {
 	all := &storagev1.VolumeAttachmentList{}
 	if err := r.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
+		return err
 	}
 	for i := range all.Items {
-		if a := &all.Items[i]; volumeOf(a) == v.Name && a.Name == attachmentName(v.Spec.CSI, a.Spec.NodeName) {
-			own = append(own, a)
+		if a := &all.Items[i]; a.Spec.Attacher == v.driver && a.Name == v.attachmentName(a.Spec.NodeName) {
+			on(a.Spec.NodeName).attachment = a
 		}
 	}
-	return own, nil
+	for node, m := range r.memory[v] {
+		if !m.unseen {
+			continue
+		}
+		if err := r.addUnseen(ctx, v, on(node), m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// addNode adds what the Node says. A node that does not exist may still use the volume.
-func (r *reconciler) addNode(ctx context.Context, v *corev1.PersistentVolume, p *place) error {
-	node := &corev1.Node{}
-	err := r.client.Get(ctx, client.ObjectKey{Name: p.node}, node, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		p.inUse, p.lost = true, true
+// addUnseen adds an attachment that the cache may not show yet.
+func (r *reconciler) addUnseen(ctx context.Context, v volume, p *place, m *seen) error {
+	isCached := func(uid types.UID) bool { return p.attachment != nil && p.attachment.UID == uid }
+	if isCached(m.attachment) {
+		m.unseen = false
 		return nil
 	}
-	name := uniqueName(v.Spec.CSI)
+	live := &storagev1.VolumeAttachment{}
+	err := r.live.Get(ctx, client.ObjectKey{Name: v.attachmentName(p.node)}, live)
+	if apierrors.IsNotFound(err) {
+		m.unseen = false
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	m.unseen = !isCached(live.UID)
+	if live.UID != m.attachment {
+		*m = seen{attachment: live.UID, unseen: m.unseen}
+	}
+	p.attachment = live
+	return nil
+}
+
+// addNode adds what the cached Node says.
+func (r *reconciler) addNode(ctx context.Context, v volume, p *place) error {
+	node := &corev1.Node{}
+	err := r.client.Get(ctx, client.ObjectKey{Name: p.node}, node, client.UnsafeDisableDeepCopy)
+	p.see(v, node, err == nil)
+	return client.IgnoreNotFound(err)
+}
+
+// see adds what a Node says. A node that does not exist may still use the volume.
+func (p *place) see(v volume, node *corev1.Node, exists bool) {
+	if !exists {
+		p.listed, p.inUse, p.lost, p.outOfService = false, true, true, false
+		return
+	}
+	name := v.uniqueName()
 	p.listed = slices.ContainsFunc(node.Status.VolumesAttached, func(a corev1.AttachedVolume) bool { return a.Name == name })
 	p.inUse = slices.Contains(node.Status.VolumesInUse, name)
 	p.lost = !backends.IsNodeReady(node)
 	p.outOfService = isOutOfService(node)
-	return err
 }
 
 func isOutOfService(node *corev1.Node) bool {
@@ -115,8 +181,8 @@ func isOutOfService(node *corev1.Node) bool {
 }
 
 // remember adds what the API does not have, and forgets nodes that the volume has left.
-func (r *reconciler) remember(volume string, places []place) {
-	before, after := r.memory[volume], map[string]*seen{}
+func (r *reconciler) remember(v volume, places []place) {
+	before, after := r.memory[v], map[string]*seen{}
 	for i := range places {
 		p := &places[i]
 		p.memory = before[p.node]
@@ -136,33 +202,38 @@ func (r *reconciler) remember(volume string, places []place) {
 			p.memory.unneeded = r.clock.Now()
 		}
 	}
-	r.memory[volume] = after
+	r.memory[v] = after
 	if len(after) == 0 {
-		delete(r.memory, volume)
+		delete(r.memory, v)
 	}
 }
 
-func newAttachment(v *corev1.PersistentVolume, node string) *storagev1.VolumeAttachment {
+func newAttachment(v volume, p *place) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: attachmentName(v.Spec.CSI, node)},
+		ObjectMeta: metav1.ObjectMeta{Name: v.attachmentName(p.node)},
 		Spec: storagev1.VolumeAttachmentSpec{
-			Attacher: v.Spec.CSI.Driver, NodeName: node,
-			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To(v.Name)},
+			Attacher: v.driver, NodeName: p.node,
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To(p.persistentVolume)},
 		},
 	}
 }
 
 // setListed makes a Node list a volume as attached, or not. It reads the Node from the API, because the
 // list is written as a whole.
-func (r *reconciler) setListed(ctx context.Context, v *corev1.PersistentVolume, name string, want bool) error {
+func (r *reconciler) setListed(ctx context.Context, v volume, name string, want bool) error {
 	node := &corev1.Node{}
 	if err := r.live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 		return err
 	}
-	volume := uniqueName(v.Spec.CSI)
-	rest := slices.DeleteFunc(slices.Clone(node.Status.VolumesAttached), func(a corev1.AttachedVolume) bool { return a.Name == volume })
+	return r.writeListed(ctx, v, node, want)
+}
+
+// writeListed changes the list of a live Node, and fails if the Node has changed since it was read.
+func (r *reconciler) writeListed(ctx context.Context, v volume, node *corev1.Node, want bool) error {
+	name := v.uniqueName()
+	rest := slices.DeleteFunc(slices.Clone(node.Status.VolumesAttached), func(a corev1.AttachedVolume) bool { return a.Name == name })
 	if want {
-		rest = append(rest, corev1.AttachedVolume{Name: volume})
+		rest = append(rest, corev1.AttachedVolume{Name: name})
 	} else if len(rest) == len(node.Status.VolumesAttached) {
 		return nil
 	}

@@ -24,28 +24,28 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// volumeOf returns the name of the PersistentVolume of an attachment, or "".
-func volumeOf(a *storagev1.VolumeAttachment) string {
+// persistentVolumeOf returns the name of the PersistentVolume of an attachment, or "".
+func persistentVolumeOf(a *storagev1.VolumeAttachment) string {
 	return ptr.Deref(a.Spec.Source.PersistentVolumeName, "")
 }
 
-// Add registers the controller. It watches volumes, their attachments, the pods that use them, and what
-// Nodes say about volumes.
+// Add registers the controller. It watches PersistentVolumes, the attachments of volumes, the pods that use
+// them, and what Nodes say about volumes.
 func Add(env control.Env) error {
-	if err := pods.IndexVolumeClaims(context.Background(), env.Manager.GetCache()); err != nil {
+	ctx := context.Background()
+	if err := pods.IndexVolumeClaims(ctx, env.Manager.GetCache()); err != nil {
+		return err
+	}
+	if err := env.Manager.GetFieldIndexer().IndexField(ctx, &corev1.PersistentVolume{}, persistentVolumeIndex, indexPersistentVolume); err != nil {
 		return err
 	}
 	r := newReconciler(env)
-	ofCSI := predicate.NewPredicateFuncs(func(obj client.Object) bool {
-		v, ok := obj.(*corev1.PersistentVolume)
-		return ok && v.Spec.CSI != nil
-	})
 	return ctrl.NewControllerManagedBy(env.Manager).
 		Named(Name).
 		WithOptions(env.Options(1)).
-		For(&corev1.PersistentVolume{}, builder.WithPredicates(ofCSI)).
-		Watches(&storagev1.VolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(requestsOfAttachment)).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(requestsOfClaim)).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(requestsOfPersistentVolume)).
+		Watches(&storagev1.VolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(r.requestsOfAttachment)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.requestsOfClaim)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.requestsOfPod), builder.WithPredicates(predicate.Funcs{UpdateFunc: changesUse})).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.requestsOfNode), builder.WithPredicates(predicate.Funcs{UpdateFunc: changesVolumes})).
 		Complete(r)
@@ -67,20 +67,69 @@ func changesVolumes(e event.UpdateEvent) bool {
 		isOutOfService(old) != isOutOfService(node) || backends.IsNodeReady(old) != backends.IsNodeReady(node))
 }
 
-func requestsOfAttachment(_ context.Context, obj client.Object) []reconcile.Request {
-	a, ok := obj.(*storagev1.VolumeAttachment)
-	if !ok || volumeOf(a) == "" {
+func requestsOfPersistentVolume(_ context.Context, obj client.Object) []reconcile.Request {
+	pv, ok := obj.(*corev1.PersistentVolume)
+	if !ok {
 		return nil
 	}
-	return requestsFor(volumeOf(a))
+	v, ok := byPersistentVolume(pv)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{v.request()}
 }
 
-func requestsOfClaim(_ context.Context, obj client.Object) []reconcile.Request {
+// requestsOfAttachment finds the volume of an attachment by its PersistentVolume, or if that has been
+// deleted, by the Node.
+func (r *reconciler) requestsOfAttachment(ctx context.Context, obj client.Object) []reconcile.Request {
+	a, ok := obj.(*storagev1.VolumeAttachment)
+	if !ok {
+		return nil
+	}
+	pv := &corev1.PersistentVolume{}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: persistentVolumeOf(a)}, pv, client.UnsafeDisableDeepCopy); err == nil {
+		if v, ok := byPersistentVolume(pv); ok && a.Name == v.attachmentName(a.Spec.NodeName) {
+			return []reconcile.Request{v.request()}
+		}
+	}
+	node := &corev1.Node{}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: a.Spec.NodeName}, node, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	for _, v := range volumesOf(node) {
+		if a.Name == v.attachmentName(node.Name) {
+			return []reconcile.Request{v.request()}
+		}
+	}
+	return nil
+}
+
+// volumesOf returns the volumes that a Node lists as attached or in use.
+func volumesOf(node *corev1.Node) (volumes []volume) {
+	add := func(name corev1.UniqueVolumeName) {
+		if v, ok := byUniqueName(name); ok {
+			volumes = append(volumes, v)
+		}
+	}
+	for _, a := range node.Status.VolumesAttached {
+		add(a.Name)
+	}
+	for _, name := range node.Status.VolumesInUse {
+		add(name)
+	}
+	return volumes
+}
+
+func (r *reconciler) requestsOfClaim(ctx context.Context, obj client.Object) []reconcile.Request {
 	claim, ok := obj.(*corev1.PersistentVolumeClaim)
 	if !ok || claim.Spec.VolumeName == "" {
 		return nil
 	}
-	return requestsFor(claim.Spec.VolumeName)
+	pv := &corev1.PersistentVolume{}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, pv, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	return requestsOfPersistentVolume(ctx, pv)
 }
 
 func (r *reconciler) requestsOfPod(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
@@ -91,25 +140,29 @@ func (r *reconciler) requestsOfPod(ctx context.Context, obj client.Object) (requ
 	for _, name := range pods.VolumeClaims(pod) {
 		claim := &corev1.PersistentVolumeClaim{}
 		if err := r.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, claim, client.UnsafeDisableDeepCopy); err == nil {
-			requests = append(requests, requestsOfClaim(ctx, claim)...)
+			requests = append(requests, r.requestsOfClaim(ctx, claim)...)
 		}
 	}
 	return requests
 }
 
-func (r *reconciler) requestsOfNode(ctx context.Context, node client.Object) (requests []reconcile.Request) {
+// requestsOfNode returns the volumes that are attached to a node, or that it lists.
+func (r *reconciler) requestsOfNode(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return nil
+	}
+	for _, v := range volumesOf(node) {
+		requests = append(requests, v.request())
+	}
 	all := &storagev1.VolumeAttachmentList{}
 	if err := r.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot list the attachments of a node", "node", klog.KObj(node))
 	}
 	for i := range all.Items {
-		if a := &all.Items[i]; a.Spec.NodeName == node.GetName() {
-			requests = append(requests, requestsOfAttachment(ctx, a)...)
+		if a := &all.Items[i]; a.Spec.NodeName == node.Name {
+			requests = append(requests, r.requestsOfAttachment(ctx, a)...)
 		}
 	}
 	return requests
-}
-
-func requestsFor(volume string) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: volume}}}
 }

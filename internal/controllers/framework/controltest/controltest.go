@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -64,6 +65,7 @@ type World struct {
 
 	t        testing.TB
 	refusing sync.Mutex
+	indexes  []index
 
 	mu     sync.Mutex
 	uids   int
@@ -171,23 +173,47 @@ func (w *World) Env() control.Env {
 	}
 }
 
-// Sync brings the cache up to date with the API.
-func (w *World) Sync() {
+// Sync brings the cache up to date with the API: all of it, or only the kinds of the given lists,
+// because each kind has a watch of its own.
+func (w *World) Sync(only ...client.ObjectList) {
 	w.t.Helper()
 	w.mu.Lock()
-	seen := w.last
+	seen, cached := w.last, w.cache
 	w.mu.Unlock()
 	b := builder()
+	for _, index := range w.indexes {
+		b.WithIndex(index.kind, index.field, index.values)
+	}
 	for _, list := range lists() {
-		w.Must(w.API.List(context.Background(), list))
+		from := client.Reader(w.API)
+		if len(only) > 0 && !slices.ContainsFunc(only, func(l client.ObjectList) bool { return reflect.TypeOf(l) == reflect.TypeOf(list) }) {
+			from = cached
+		}
+		w.Must(from.List(context.Background(), list))
 		b.WithLists(list)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cache, w.seen = b.Build(), seen
+	w.cache = b.Build()
+	if len(only) == 0 {
+		w.seen = seen
+	}
 }
 
-// Seen returns the resource version that the cache has reached.
+// Index adds an index to the cache, as Add does under a manager.
+func (w *World) Index(kind client.Object, field string, values client.IndexerFunc) {
+	w.t.Helper()
+	w.indexes = append(w.indexes, index{kind, field, values})
+	w.Sync()
+}
+
+type index struct {
+	kind   client.Object
+	field  string
+	values client.IndexerFunc
+}
+
+// Seen returns the resource version that the whole cache has reached.
 func (w *World) Seen() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
