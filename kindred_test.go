@@ -185,7 +185,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"no authorizers":      {DataDir: "x", Authorization: kindred.AuthorizationOptions{ConfigFile: "missing.yaml"}},
 		"audit, no policy":    {DataDir: "x", Audit: auditTo("-")},
 		"reload, no file":     {DataDir: "x", EncryptionProviderConfigAutomaticReload: true},
-		"unknown API version": {DataDir: "x", RuntimeConfig: map[string]string{"apps/v1beta1": "true"}},
+		"unknown API version": {DataDir: "x", RuntimeConfig: map[string]string{"apps/v1beta9": "true"}},
 		"needed API version":  {DataDir: "x", RuntimeConfig: map[string]string{"apps/v1": "false"}},
 		"kubelet, no node":    {DataDir: "x", KubeletDir: "/var/lib/kubelet", NoNode: true},
 		"kubelet directory":   {DataDir: "x", KubeletDir: "kubelet"},

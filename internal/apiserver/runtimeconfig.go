@@ -124,7 +124,7 @@ func (v groupVersions) checkVersions(config map[string]string) error {
 		for _, gv := range v.PrioritizedVersionsForGroup(gv.Group) {
 			served = append(served, gv.String())
 		}
-		return fmt.Errorf("unknown api version %s; this server knows %s", gv, strings.Join(served, " and "))
+		return fmt.Errorf("unknown api version %s; this server knows %s", gv, strings.Join(served, ", "))
 	}
 	return nil
 }
