@@ -255,10 +255,19 @@ type result struct {
 	code     int
 }
 
+// commandLimit is longer than any command takes that ends by itself.
+const commandLimit = 8 * time.Minute
+
+// runCommand runs a command until it ends, or stops it if it does not.
 func runCommand(cmd *exec.Cmd, stdin string) result {
 	var out, errOut bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errOut
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		late := time.AfterFunc(commandLimit, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+		defer late.Stop()
+		err = cmd.Wait()
+	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return result{err: err.Error(), code: -1}

@@ -109,7 +109,7 @@ func TestWrongUsage(t *testing.T) {
 		{[]string{"up", "--service-cidr", "10.96.0.1/16"}, "10.96.0.0/16"},
 		{[]string{"up", "--simulated-nodes", "-1"}, "-1"},
 		{[]string{"up", "--node-name", "Not_A_Name"}, "Not_A_Name"},
-		{[]string{"up", "--runtime-config", "apps/v1beta1=true"}, "unknown api version apps/v1beta1; this server knows apps/v1"},
+		{[]string{"up", "--runtime-config", "apps/v1beta9=true"}, "unknown api version apps/v1beta9; this server knows apps/v1"},
 		{[]string{"up", "--runtime-config", "apps/v1=false"}, "apps/v1 cannot be turned off"},
 		{[]string{"up", "now"}, "now"},
 		{[]string{"image", "load"}, "at least 1 arg"},
