@@ -167,6 +167,7 @@ func auditTo(path string) *kindred.AuditOptions {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
+	t.Chdir(t.TempDir())
 	for name, options := range map[string]kindred.Options{
 		"no data directory":   {},
 		"bind address":        {DataDir: "x", BindAddress: "localhost"},
