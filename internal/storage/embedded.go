@@ -99,9 +99,13 @@ func openEmbedded(ctx context.Context, dir string, c clock.Clock, r Retention) (
 		return nil, fmt.Errorf("prepare the store in %s: %w", dir, err)
 	}
 	note := func(context.Context) error { return check.Note(dir, server.CommittedIndex(), c.Now()) }
-	b := newBackend(ctx, v3client.New(server), "embedded:"+dir, c, r, note)
+	client := v3client.New(server)
+	requests := &gate{KV: client.KV}
+	client.KV = requests
+	b := newBackend(ctx, client, "embedded:"+dir, c, r, note)
 	b.failed, b.dir = failed, dir
 	b.stop = func() {
+		requests.close()
 		server.Stop()
 		ctx, cancel := context.WithTimeout(context.Background(), noteLimit)
 		defer cancel()
