@@ -178,8 +178,8 @@ func isEmpty(value any) bool {
 	return false
 }
 
-// trim removes fields without a value that the original does not have: the encoding of types writes
-// some that nobody set (status: {}).
+// trim removes empty fields that the original does not have, such as "status: {}". Go types encode them
+// even if they are not set.
 func trim(fields, original any) {
 	switch f := fields.(type) {
 	case map[string]any:

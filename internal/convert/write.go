@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Output is what a conversion of documents writes.
+// Output is the result of converting documents.
 type Output struct {
 	// Text is the manifest. Notes has a line for each note, if the form of the text has no comments.
 	Text, Notes []byte

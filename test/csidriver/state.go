@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// volume is what the driver knows about a volume. Its data is the directory of its ID.
+// volume is the state of a volume. Its data is in the directory with the name of its ID.
 type volume struct {
 	Size int64 `json:"size"`
 	// Parameters are the mutable ones.
@@ -30,7 +30,7 @@ type volume struct {
 	Published []string `json:"published,omitempty"`
 }
 
-// snapshot is what the driver knows about a snapshot. Its data is a directory beside.
+// snapshot is the state of a snapshot. Its data is in a directory of its own.
 type snapshot struct {
 	Source  string                 `json:"source"`
 	Size    int64                  `json:"size"`

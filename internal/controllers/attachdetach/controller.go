@@ -45,13 +45,13 @@ type reconciler struct {
 
 // seen is the controller's memory of a place.
 type seen struct {
-	// attachment is the one that the rest is about, or "".
+	// attachment is the UID of the attachment that the other fields describe, or "".
 	attachment types.UID
 	// unseen is true from before the creation of an attachment until the cache shows it.
 	unseen bool
 	// deleted is true if it was deleted. The cache may show it as it was before.
 	deleted bool
-	// unneeded is the time since when it has no users.
+	// unneeded is the time at which its last user went; zero while it has users.
 	unneeded time.Time
 	// told is the problem that was last reported to its users.
 	told string

@@ -15,7 +15,7 @@ import (
 	healthv1 "k8s.io/kubelet/pkg/apis/dra-health/v1"
 )
 
-// healthLimit is how long a report is valid if the driver does not say.
+// healthLimit is the validity of a report for which the driver states none.
 const healthLimit = 30 * time.Second
 
 // maxDevices is the number of devices of a driver whose health is kept, upstream's: reports are not compared
@@ -25,23 +25,23 @@ const maxDevices = 16384
 // deviceID identifies a device of a driver.
 type deviceID struct{ pool, name string }
 
-// deviceHealth is what a driver last reported of a device.
+// deviceHealth is the latest report of a driver about a device.
 type deviceHealth struct {
 	health  v1.ResourceHealthStatus
 	message string
-	limit   time.Duration // how long the report is valid
+	limit   time.Duration // the validity of the report
 	at      time.Time
 }
 
 func (h deviceHealth) expired(now time.Time) bool { return now.Sub(h.at) > h.limit }
 
-// health is what drivers reported of their devices.
+// health holds the latest reports of all drivers.
 type health struct {
 	mu      sync.Mutex
 	drivers map[string]map[deviceID]deviceHealth
 }
 
-// get returns what is known of a device.
+// get returns the health of a device, Unknown without a valid report.
 func (h *health) get(driver string, id deviceID, now time.Time) deviceHealth {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,7 +52,7 @@ func (h *health) get(driver string, id deviceID, now time.Time) deviceHealth {
 	return known
 }
 
-// update takes a report, and returns the devices whose health is another one now.
+// update stores a report and returns the devices whose health has changed.
 func (h *health) update(driver string, report []*healthv1.DeviceHealth, now time.Time) []deviceID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +98,7 @@ func (h *health) clear(driver string) []deviceID {
 	return devices
 }
 
-// dropExpired removes what is no longer valid, and returns the devices that were not unknown.
+// dropExpired removes expired reports and returns the devices whose health was known.
 func dropExpired(known map[deviceID]deviceHealth, now time.Time) (changed []deviceID) {
 	for id, d := range known {
 		if !d.expired(now) {
@@ -129,10 +129,10 @@ func reported(d *healthv1.DeviceHealth, now time.Time) deviceHealth {
 	return h
 }
 
-// healthCheck is how often reports are checked for their age.
+// healthCheck is the interval between two searches for expired reports.
 const healthCheck = 10 * time.Second
 
-// Run notifies pods of devices of which drivers report nothing any more.
+// Run notifies the pods of devices whose reports have expired, until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
 	for {
 		select {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options are what a Manager depends on.
+// Options are the dependencies of a Manager.
 type Options struct {
 	Store  *Store
 	Client kubernetes.Interface

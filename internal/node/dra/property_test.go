@@ -70,7 +70,7 @@ func TestRandomWalk(t *testing.T) {
 	}
 }
 
-// wrong returns what is prepared and must not be, or the reverse.
+// wrong returns the claims that are prepared and must not be, and those that must be and are not.
 func (w *world) wrong(d *fakeDriver, pods map[string][]string, running, started map[string]bool) string {
 	needed, allowed := map[string]bool{}, map[string]bool{}
 	for name, claims := range pods {

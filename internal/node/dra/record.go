@@ -19,8 +19,8 @@ import (
 	"github.com/kindred-project/kindred/internal/durable"
 )
 
-// claim is what drivers were asked to do for a ResourceClaim. Its slices and maps are not changed once it is
-// stored.
+// claim records the requests to drivers for one ResourceClaim. Its slices and maps are not changed once it
+// is stored.
 type claim struct {
 	UID       types.UID `json:"uid"`
 	Namespace string    `json:"namespace"`

@@ -95,7 +95,7 @@ type Claims interface {
 	// Devices returns the CDI devices of the container's claims. An error becomes
 	// CreateContainerConfigError.
 	Devices(pod *v1.Pod, container *v1.Container) ([]*runtimeapi.CDIDevice, error)
-	// Health returns what is known of the devices of the pod's containers, by container (KEP-4680).
+	// Health returns the health of the devices of each container of the pod, by container (KEP-4680).
 	Health(pod *v1.Pod) map[string][]v1.ResourceStatus
 	// Unprepare gives up the claims of a pod whose containers have exited. It reads them from disk, so
 	// that it works for pods that the API no longer has.

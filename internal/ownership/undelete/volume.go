@@ -45,8 +45,8 @@ type binding struct {
 	refused string
 }
 
-// decideBindings decides which volumes the restored claims are bound to, and says where the data of the
-// others is. It writes nothing.
+// decideBindings decides which volumes the restored claims are bound to, and explains what happened to the
+// volumes of the others. It writes nothing.
 func (u *undeletion) decideBindings(ctx context.Context) error {
 	for _, item := range u.items {
 		if item.kind() != claimKind || volumeOf(item.then) == "" {
@@ -130,8 +130,8 @@ func (b *binding) reason() string {
 	return fmt.Sprintf("its volume %s is bound to it again", b.volume)
 }
 
-// whatRemains says of a claim that is not restored where its data is: a controller may create the
-// claim anew, and nobody would notice that it is empty.
+// whatRemains explains what happened to the volume of a claim that is not restored. Its controller may
+// create a new claim with the same name, which would be empty without notice.
 func (b *binding) whatRemains() string {
 	switch {
 	case b.isGone:

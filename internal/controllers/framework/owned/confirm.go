@@ -14,9 +14,16 @@ import (
 // watches, so a controller may know that the garbage collector has deleted the children before it
 // knows that their owner is gone. Without the check it would create them once more.
 func Confirm(ctx context.Context, live client.Reader, owner client.Object) (bool, error) {
-	fresh := owner.DeepCopyObject().(client.Object)
-	if err := live.Get(ctx, client.ObjectKeyFromObject(owner), fresh); err != nil {
+	fresh, err := reread(ctx, live, owner)
+	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
 	return fresh.GetUID() == owner.GetUID() && fresh.GetDeletionTimestamp() == nil, nil
+}
+
+// reread reads the object that now has the name of an object from the cache.
+func reread(ctx context.Context, live client.Reader, cached client.Object) (client.Object, error) {
+	fresh := cached.DeepCopyObject().(client.Object)
+	err := live.Get(ctx, client.ObjectKeyFromObject(cached), fresh)
+	return fresh, err
 }

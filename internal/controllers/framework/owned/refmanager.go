@@ -87,8 +87,8 @@ func (m ControllerRefManager[T]) recheck() func(context.Context) error {
 }
 
 func (m ControllerRefManager[T]) checkLive(ctx context.Context) error {
-	fresh := m.Controller.DeepCopyObject().(client.Object)
-	if err := m.Live.Get(ctx, client.ObjectKeyFromObject(m.Controller), fresh); err != nil {
+	fresh, err := reread(ctx, m.Live, m.Controller)
+	if err != nil {
 		return err
 	}
 	if fresh.GetUID() != m.Controller.GetUID() {
