@@ -11,8 +11,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/notices"
-	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 	"github.com/kindred-project/kindred/internal/schedule"
 )
 
@@ -109,7 +109,7 @@ func (d *decision) consider(cron *batchv1.CronJob, children []*batchv1.Job, due,
 		d.notices = append(d.notices, notices.Normal("JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid").About(due))
 		return
 	case cron.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent:
-		if slices.ContainsFunc(active, func(job *batchv1.Job) bool { return owned.IsHeld(job) }) {
+		if slices.ContainsFunc(active, func(job *batchv1.Job) bool { return ownership.IsHeld(job) }) {
 			return // a Job on hold is not deleted, and so not replaced
 		}
 		d.replace = active

@@ -8,8 +8,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/jobs"
-	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
 // surplus returns the finished Jobs that exceed the history limits, oldest first. Jobs on hold are
@@ -19,7 +19,7 @@ func surplus(spec *batchv1.CronJobSpec, children []*batchv1.Job) []*batchv1.Job 
 	for _, job := range byStart(children) {
 		end := jobs.Finished(job)
 		switch {
-		case end == nil || job.DeletionTimestamp != nil || owned.IsHeld(job):
+		case end == nil || job.DeletionTimestamp != nil || ownership.IsHeld(job):
 		case end.Type == batchv1.JobComplete:
 			succeeded = append(succeeded, job)
 		default:

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
@@ -69,7 +70,7 @@ func (r *resetter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 func mayBeStale(pod *corev1.Pod) *corev1.PodCondition {
 	c := pods.Condition(pod, corev1.DisruptionTarget)
 	if c == nil || c.Status != corev1.ConditionTrue || c.Reason == corev1.PodReasonTerminationByKubelet ||
-		pod.DeletionTimestamp != nil || pods.IsTerminal(pod) || owned.IsHeld(pod) {
+		pod.DeletionTimestamp != nil || pods.IsTerminal(pod) || ownership.IsHeld(pod) {
 		return nil
 	}
 	return c

@@ -25,9 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/backends"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
-	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
@@ -81,7 +81,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, r.remove(ctx, req.NamespacedName)
 	}
-	if err != nil || !backends.Selects(service) || owned.IsHeld(service) {
+	if err != nil || !backends.Selects(service) || ownership.IsHeld(service) {
 		return ctrl.Result{}, err
 	}
 	selected, err := pods.List(ctx, r.client, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector), client.UnsafeDisableDeepCopy)

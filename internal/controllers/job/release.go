@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/jobs"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
@@ -40,7 +41,7 @@ func addReleaser(env control.Env) error {
 func endedJobs() predicate.Predicate {
 	isFinished := func(obj client.Object) bool {
 		job, ok := obj.(*batchv1.Job)
-		return ok && jobs.Finished(job) != nil && !owned.IsHeld(job)
+		return ok && jobs.Finished(job) != nil && !ownership.IsHeld(job)
 	}
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, // Pods have events of their own.
@@ -64,7 +65,7 @@ func (r *releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := r.client.Get(ctx, req.NamespacedName, pod); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !isTracked(pod) || owned.IsHeld(pod) {
+	if !isTracked(pod) || ownership.IsHeld(pod) {
 		return ctrl.Result{}, nil
 	}
 	if counted, err := r.needsCounting(ctx, pod); counted || err != nil {
@@ -89,7 +90,7 @@ func (r *releaser) needsCounting(ctx context.Context, pod *corev1.Pod) (bool, er
 	if job == nil || err != nil {
 		return false, err
 	}
-	return hasOtherManager(job) || jobs.Finished(job) == nil || owned.IsHeld(job), nil
+	return hasOtherManager(job) || jobs.Finished(job) == nil || ownership.IsHeld(job), nil
 }
 
 // jobOf returns the Job that controls a pod, or nil if it does not exist. It reads a Job that is

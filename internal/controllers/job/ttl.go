@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/jobs"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
@@ -64,7 +65,7 @@ func (x *expirer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 // not expire. If the clock was set back, the Job is kept for longer.
 func timeToLive(job *batchv1.Job, now time.Time) (left time.Duration, expires bool) {
 	end, ttl := jobs.Finished(job), job.Spec.TTLSecondsAfterFinished
-	if end == nil || ttl == nil || job.DeletionTimestamp != nil || owned.IsHeld(job) || end.LastTransitionTime.IsZero() {
+	if end == nil || ttl == nil || job.DeletionTimestamp != nil || ownership.IsHeld(job) || end.LastTransitionTime.IsZero() {
 		return 0, false
 	}
 	return max(0, end.LastTransitionTime.Add(time.Duration(*ttl)*time.Second).Sub(now)), true

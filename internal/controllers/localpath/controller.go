@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
@@ -106,7 +107,7 @@ func (p *provisioner) reconcileClaim(ctx context.Context, req ctrl.Request) erro
 	if err := p.client.Get(ctx, req.NamespacedName, claim); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if !isWaiting(claim) || owned.IsHeld(claim) {
+	if !isWaiting(claim) || ownership.IsHeld(claim) {
 		return nil
 	}
 	class := &storagev1.StorageClass{}

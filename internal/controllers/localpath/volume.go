@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
 // finalizer keeps a volume until its directory is removed. It is the one of all external provisioners.
@@ -32,7 +32,7 @@ func finalizers(v *corev1.PersistentVolume) []string {
 
 // reconcileVolume takes the next step for a volume of the provisioner.
 func (p *provisioner) reconcileVolume(ctx context.Context, v *corev1.PersistentVolume) error {
-	if !p.serves(v) || owned.IsHeld(v) {
+	if !p.serves(v) || ownership.IsHeld(v) {
 		return nil
 	}
 	if want := finalizers(v); v.DeletionTimestamp == nil && !slices.Equal(v.Finalizers, want) {
@@ -87,7 +87,7 @@ func (p *provisioner) remove(ctx context.Context, v *corev1.PersistentVolume) er
 // expand gives a bound volume the size that its claim requests, and reports it in the claim.
 func (p *provisioner) expand(ctx context.Context, v *corev1.PersistentVolume) error {
 	claim, err := p.claimOf(ctx, v)
-	if claim == nil || err != nil || owned.IsHeld(claim) {
+	if claim == nil || err != nil || ownership.IsHeld(claim) {
 		return err
 	}
 	requested := claim.Spec.Resources.Requests[corev1.ResourceStorage]

@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
@@ -76,7 +77,7 @@ func (b *binder) reconcileClaim(ctx context.Context, key client.ObjectKey) error
 		return client.IgnoreNotFound(err)
 	}
 	claim = b.claims.of(claim)
-	if owned.IsHeld(claim) {
+	if ownership.IsHeld(claim) {
 		return nil
 	}
 	step, err := b.decide(ctx, claim)
@@ -84,7 +85,7 @@ func (b *binder) reconcileClaim(ctx context.Context, key client.ObjectKey) error
 		return err
 	}
 	switch {
-	case step.bind != nil && owned.IsHeld(step.bind):
+	case step.bind != nil && ownership.IsHeld(step.bind):
 		return nil // The end of the hold repeats the request.
 	case step.bind != nil:
 		return b.bind(ctx, claim, step.bind)
@@ -108,7 +109,7 @@ func (b *binder) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim
 		return claimStep{}, err
 	}
 	step, err := decideClaim(claim, around)
-	if err != nil || step.bind == nil || owned.IsHeld(step.bind) {
+	if err != nil || step.bind == nil || ownership.IsHeld(step.bind) {
 		return step, err
 	}
 	step.bind, err = b.reserve(ctx, claim, step.bind)
@@ -117,14 +118,14 @@ func (b *binder) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim
 
 func (b *binder) reconcileVolume(ctx context.Context, name string) error {
 	v, err := b.volume(ctx, name)
-	if v == nil || err != nil || owned.IsHeld(v) {
+	if v == nil || err != nil || ownership.IsHeld(v) {
 		return err
 	}
 	claim, err := b.claimOf(ctx, v)
 	if err != nil {
 		return err
 	}
-	if claim != nil && owned.IsHeld(claim) {
+	if claim != nil && ownership.IsHeld(claim) {
 		return nil
 	}
 	step := decideVolume(v, claim)

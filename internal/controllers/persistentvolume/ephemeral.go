@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
@@ -37,7 +38,7 @@ const (
 func AddEphemeral(env control.Env) error {
 	e := &ephemeralClaims{client: env.Client, events: env.Events}
 	never := func(event.UpdateEvent) bool { return false }
-	released := func(e event.UpdateEvent) bool { return owned.IsHeld(e.ObjectOld) && !owned.IsHeld(e.ObjectNew) }
+	released := func(e event.UpdateEvent) bool { return ownership.IsHeld(e.ObjectOld) && !ownership.IsHeld(e.ObjectNew) }
 	newPods := predicate.Funcs{UpdateFunc: released, DeleteFunc: func(event.DeleteEvent) bool { return false }}
 	deletedClaims := predicate.Funcs{UpdateFunc: never, CreateFunc: func(event.CreateEvent) bool { return false }}
 	pod := handler.EnqueueRequestForOwner(env.Manager.GetScheme(), env.Manager.GetRESTMapper(), &corev1.Pod{}, handler.OnlyControllerOwner())
@@ -73,7 +74,7 @@ func (e *ephemeralClaims) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	if err := e.client.Get(ctx, req.NamespacedName, pod, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if pod.DeletionTimestamp != nil || owned.IsHeld(pod) {
+	if pod.DeletionTimestamp != nil || ownership.IsHeld(pod) {
 		return ctrl.Result{}, nil
 	}
 	for i := range pod.Spec.Volumes {

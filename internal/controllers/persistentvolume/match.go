@@ -16,7 +16,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
 
-	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
 // bestMatch returns the volume to bind a claim to, or nil. A volume with fewer access modes is
@@ -26,7 +26,7 @@ import (
 func bestMatch(claim *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume, delayed bool) (*corev1.PersistentVolume, error) {
 	byModes := map[int][]*corev1.PersistentVolume{}
 	for _, v := range volumes {
-		if volume.CheckAccessModes(claim, v) && (!owned.IsHeld(v) || isNamed(claim, v)) {
+		if volume.CheckAccessModes(claim, v) && (!ownership.IsHeld(v) || isNamed(claim, v)) {
 			byModes[len(v.Spec.AccessModes)] = append(byModes[len(v.Spec.AccessModes)], v)
 		}
 	}

@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
-	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
@@ -88,7 +88,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if owned.IsHeld(hpa) {
+	if ownership.IsHeld(hpa) {
 		return ctrl.Result{RequeueAfter: interval}, nil
 	}
 	p := &pass{reconciler: r, hpa: hpa.DeepCopy(), before: hpa.Status, autoscaler: r.known.get(req.NamespacedName, hpa.UID)}

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
@@ -37,7 +37,7 @@ func garbage(all []*corev1.Pod, nodes map[string]*corev1.Node, lost map[string]b
 	for _, pod := range all {
 		node := nodes[pod.Spec.NodeName]
 		switch {
-		case owned.IsHeld(pod):
+		case ownership.IsHeld(pod):
 		case pod.Spec.NodeName == "" && pod.DeletionTimestamp != nil:
 			out = append(out, victim{pod, neverRan})
 		case lost[pod.Spec.NodeName]:

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
@@ -72,7 +73,7 @@ func (g *generator) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		g.forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if pod.DeletionTimestamp != nil || owned.IsHeld(pod) {
+	if pod.DeletionTimestamp != nil || ownership.IsHeld(pod) {
 		return ctrl.Result{}, nil
 	}
 	generated := map[string]string{}

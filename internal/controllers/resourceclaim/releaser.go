@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
@@ -116,7 +117,7 @@ func (r *releaser) deleteUnneeded(ctx context.Context, claim *resourcev1.Resourc
 	}
 	pod := &corev1.Pod{}
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: owner.Name}, pod, client.UnsafeDisableDeepCopy)
-	if err != nil || owned.IsHeld(pod) || pod.UID == owner.UID && !isDone(pod) {
+	if err != nil || ownership.IsHeld(pod) || pod.UID == owner.UID && !isDone(pod) {
 		// The cache may not have the pod yet. If it is gone, its claim is collected.
 		return client.IgnoreNotFound(err)
 	}

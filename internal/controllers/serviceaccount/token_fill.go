@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
@@ -92,7 +93,7 @@ func (f *filler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, f.unlistAll(ctx, req.NamespacedName)
 	}
-	if err != nil || !secret.DeletionTimestamp.IsZero() || owned.IsHeld(secret) {
+	if err != nil || !secret.DeletionTimestamp.IsZero() || ownership.IsHeld(secret) {
 		return ctrl.Result{}, err
 	}
 	account, err := f.accountOf(ctx, secret)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/component-helpers/storage/volume"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
 // Volumes has the objects that decide on which nodes a pod's volumes are available.
@@ -97,8 +99,8 @@ func (v *Volumes) WroteVolume(object *v1.PersistentVolume) bool {
 // RemoveVolume removes a volume.
 func (v *Volumes) RemoveVolume(name string) { delete(v.volumes, name) }
 
-// Matching returns the volumes of a class that are free, or belong to one of the claims, ordered by
-// name.
+// Matching returns the volumes of a class that are free and not on hold, or belong to one of the
+// claims, ordered by name.
 func (v *Volumes) Matching(class string, claims []*v1.PersistentVolumeClaim) []*v1.PersistentVolume {
 	var matching []*v1.PersistentVolume
 	for name := range v.volumes {
@@ -113,7 +115,10 @@ func (v *Volumes) Matching(class string, claims []*v1.PersistentVolumeClaim) []*
 }
 
 func mayTake(object *v1.PersistentVolume, claims []*v1.PersistentVolumeClaim) bool {
-	return object.Spec.ClaimRef == nil || slices.ContainsFunc(claims, func(claim *v1.PersistentVolumeClaim) bool {
+	if object.Spec.ClaimRef == nil {
+		return !ownership.IsHeld(object)
+	}
+	return slices.ContainsFunc(claims, func(claim *v1.PersistentVolumeClaim) bool {
 		return volume.IsVolumeBoundToClaim(object, claim)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-helpers/storage/ephemeral"
 	"k8s.io/component-helpers/storage/volume"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
@@ -54,6 +55,9 @@ func (volumeBinding) For(cluster *model.Cluster, pod *model.Pod) (Check, *Reject
 			check.free[class] = cluster.Volumes.Matching(class, check.unbound)
 		}
 	}
+	if rejection := check.rejectHeld(); rejection != nil {
+		return nil, rejection
+	}
 	return check, nil
 }
 
@@ -73,6 +77,22 @@ func rejectClaim(volumes *model.Volumes, pod *model.Pod, claim model.Claim) *Rej
 	if claim.Ephemeral {
 		if err := ephemeral.VolumeIsForPod(pod.Pod, object); err != nil {
 			return rejectUnresolvable(err.Error())
+		}
+	}
+	return nil
+}
+
+// rejectHeld returns why unbound claims have to wait for the end of a hold, or nil. A claim that a
+// held volume names waits for it: another volume does not have its data.
+func (c *bindable) rejectHeld() *Rejection {
+	for _, claim := range c.unbound {
+		if ownership.IsHeld(claim) {
+			return rejectUnresolvable(fmt.Sprintf("persistentvolumeclaim %q is on hold", claim.Name))
+		}
+		for _, object := range c.free[volume.GetPersistentVolumeClaimClass(claim)] {
+			if ownership.IsHeld(object) && volume.IsVolumeBoundToClaim(object, claim) {
+				return rejectUnresolvable(fmt.Sprintf("persistentvolumeclaim %q waits for persistentvolume %q, which is on hold", claim.Name, object.Name))
+			}
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
@@ -88,6 +89,14 @@ func ownedByClaim(name string) volumeOption {
 	return func(v *v1.PersistentVolume) {
 		v.Spec.ClaimRef = &v1.ObjectReference{Namespace: "default", Name: name, UID: types.UID(name)}
 	}
+}
+
+func heldVolume(v *v1.PersistentVolume) {
+	metav1.SetMetaDataAnnotation(&v.ObjectMeta, ownership.HoldAnnotation, "")
+}
+
+func heldClaim(c *v1.PersistentVolumeClaim) {
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, ownership.HoldAnnotation, "")
 }
 
 func ofDriver(driver, handle string) volumeOption {

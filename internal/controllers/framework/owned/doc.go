@@ -14,5 +14,5 @@
 // The result belongs to the owner and is as fresh as the controller's last write, so
 // the rest of the Reconcile needs no expectations and never waits.
 //
-// Controllers skip an owner that is on hold (hold.go).
+// Controllers skip an owner that is on hold (fetch.go).
 package owned

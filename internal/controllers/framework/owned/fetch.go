@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 )
 
 // Fetch reads the owner that a request names, and reports whether to reconcile it. It reports false
@@ -22,5 +24,5 @@ func Fetch(ctx context.Context, from client.Reader, req ctrl.Request, owner clie
 		}
 		return false, nil
 	}
-	return err == nil && !IsHeld(owner), err
+	return err == nil && !ownership.IsHeld(owner), err
 }

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package owned_test
+package v1alpha1_test
 
 import (
 	"testing"
@@ -9,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
-	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
-	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
 func TestHeld(t *testing.T) {
@@ -27,12 +25,11 @@ func TestHeld(t *testing.T) {
 		"held, but being deleted": {annotations: map[string]string{ownership.HoldAnnotation: ""}, deleted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := newPod("pod", "web", nil)
-			pod.Annotations = tt.annotations
+			object := &metav1.ObjectMeta{Annotations: tt.annotations}
 			if tt.deleted {
-				pod.DeletionTimestamp = &metav1.Time{Time: controltest.Start}
+				object.DeletionTimestamp = &metav1.Time{}
 			}
-			if got := owned.IsHeld(pod); got != tt.want {
+			if got := ownership.IsHeld(object); got != tt.want {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
 		})
