@@ -28,6 +28,7 @@ import (
 	"github.com/kindred-project/kindred/internal/admission/limitranger"
 	"github.com/kindred-project/kindred/internal/admission/noderestriction"
 	"github.com/kindred-project/kindred/internal/admission/ownerrefs"
+	"github.com/kindred-project/kindred/internal/admission/podgroup"
 	"github.com/kindred-project/kindred/internal/admission/podsecurity"
 	"github.com/kindred-project/kindred/internal/admission/podupdate"
 	"github.com/kindred-project/kindred/internal/admission/priority"
@@ -51,6 +52,7 @@ func registered(clock clock.Clock) []named {
 		{taints.TolerationsName, func() admission.Interface { return taints.NewTolerations() }},
 		{defaultclass.StorageClassName, func() admission.Interface { return defaultclass.NewStorageClass() }},
 		{storage.InUseName, func() admission.Interface { return storage.NewInUse() }},
+		{podgroup.Name, func() admission.Interface { return podgroup.New() }},
 		{ownerrefs.Name, func() admission.Interface { return ownerrefs.New() }},
 		{storage.ResizeName, func() admission.Interface { return storage.NewResize() }},
 		{runtimeclass.Name, func() admission.Interface { return runtimeclass.New() }},

@@ -26,6 +26,7 @@ import (
 	"github.com/kindred-project/kindred/internal/admission/limitranger"
 	"github.com/kindred-project/kindred/internal/admission/noderestriction"
 	"github.com/kindred-project/kindred/internal/admission/ownerrefs"
+	"github.com/kindred-project/kindred/internal/admission/podgroup"
 	"github.com/kindred-project/kindred/internal/admission/podsecurity"
 	"github.com/kindred-project/kindred/internal/admission/podupdate"
 	"github.com/kindred-project/kindred/internal/admission/priority"
@@ -50,6 +51,7 @@ var enabledPlugins = []string{
 	taints.TolerationsName,
 	defaultclass.StorageClassName,
 	storage.InUseName,
+	podgroup.Name,
 	ownerrefs.Name,
 	storage.ResizeName,
 	runtimeclass.Name,

@@ -206,7 +206,7 @@ func TestMetricsAreReplaceable(t *testing.T) {
 
 // TestMetricsReader: who may view a namespace may see its metrics.
 func TestMetricsReader(t *testing.T) {
-	for _, role := range bootstrap.Default().ClusterRoles {
+	for _, role := range bootstrap.Default(bootstrap.Optional{}).ClusterRoles {
 		if role.Name != "view" {
 			continue
 		}

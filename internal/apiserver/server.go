@@ -237,7 +237,7 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 	if err != nil {
 		return nil, err
 	}
-	env := generic.Environment{Scheme: s.scheme, Options: g.RESTOptionsGetter, Clock: c.Clock, Declared: core.DeclaredOptions()}
+	env := generic.Environment{Scheme: s.scheme, Options: g.RESTOptionsGetter, Clock: c.Clock, Declared: core.DeclaredOptions(), Gangs: s.ServesGangs()}
 	if err := s.install(main, env, g.AdmissionControl); err != nil {
 		return nil, err
 	}

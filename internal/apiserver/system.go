@@ -48,7 +48,7 @@ func (s *Server) EnsureSystem(parent context.Context) error {
 		}
 	}
 	group, ctx := errgroup.WithContext(parent)
-	group.Go(func() error { return bootstrap.Ensure(ctx, client) })
+	group.Go(func() error { return bootstrap.Ensure(ctx, client, s.policyFeatures()) })
 	group.Go(func() error { return ensurePriorityClasses(ctx, client) })
 	group.Go(func() error { return s.services.ensure(ctx) })
 	group.Go(func() error { return s.fairness.ensure(ctx) })
@@ -78,7 +78,7 @@ func (s *Server) awaitInformers(ctx context.Context) error {
 func (s *Server) awaitPolicy(ctx context.Context) error {
 	ticker := s.clock.NewTicker(time.Millisecond)
 	defer ticker.Stop()
-	for policy := bootstrap.Default(); !s.hasPolicy(policy); {
+	for policy := bootstrap.Default(s.policyFeatures()); !s.hasPolicy(policy); {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -26,6 +26,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/persistentvolume"
 	"github.com/kindred-project/kindred/internal/controllers/podautoscaler"
 	"github.com/kindred-project/kindred/internal/controllers/podgc"
+	"github.com/kindred-project/kindred/internal/controllers/podgroup"
 	"github.com/kindred-project/kindred/internal/controllers/policystatus"
 	"github.com/kindred-project/kindred/internal/controllers/replicaset"
 	"github.com/kindred-project/kindred/internal/controllers/resourceclaim"
@@ -84,6 +85,7 @@ func All(options Options) []control.Controller {
 		{Name: bootstraptoken.CleanerName, Add: bootstraptoken.AddCleaner},
 		{Name: nodelifecycle.Name, Add: nodelifecycle.Add},
 		{Name: podgc.Name, Add: podgc.Add(options.TerminatedPods)},
+		{Name: podgroup.Name, Needs: podgroup.Resource, Add: podgroup.Add},
 		{Name: resourceclaim.Name, Source: resourceclaim.Source, Add: resourceclaim.Add},
 		{Name: persistentvolume.BinderName, Source: persistentvolume.BinderSource, Add: persistentvolume.AddBinder},
 		{Name: persistentvolume.EphemeralName, Source: persistentvolume.EphemeralSource, Add: persistentvolume.AddEphemeral},

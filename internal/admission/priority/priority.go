@@ -1,9 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package priority resolves the name of a pod's PriorityClass to the number that
-// the scheduler compares. The number is fixed when the pod is created: changing or
-// deleting a class changes no pod. The plugin admits one default class at most.
+// Package priority resolves the name of a pod's or PodGroup's PriorityClass to the number
+// that the scheduler compares. The number is fixed at creation: changing or deleting a
+// class changes no pod. The plugin admits one default class at most.
 package priority
 
 import (
@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
@@ -44,9 +45,19 @@ func New() *Plugin {
 
 // Admit implements admission.MutationInterface.
 func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetResource().GroupResource() != corev1.Resource("pods") || a.GetSubresource() != "" {
+	switch resource := a.GetResource().GroupResource(); {
+	case a.GetSubresource() != "":
+		return nil
+	case resource == corev1.Resource("pods"):
+		return p.admitPod(a)
+	case resource == schedulingv1beta1.Resource("podgroups") && a.GetOperation() == admission.Create:
+		return p.admitPodGroup(a)
+	default:
 		return nil
 	}
+}
+
+func (p *Plugin) admitPod(a admission.Attributes) error {
 	pod, ok := a.GetObject().(*corev1.Pod)
 	if !ok {
 		return apierrors.NewBadRequest("resource was marked with kind Pod but was unable to be converted")
@@ -95,6 +106,26 @@ func (p *Plugin) resolve(a admission.Attributes, pod *corev1.Pod) error {
 		return admission.NewForbidden(a, fmt.Errorf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *got, *class.PreemptionPolicy))
 	}
 	pod.Spec.PreemptionPolicy = ptr.To(*class.PreemptionPolicy)
+	return nil
+}
+
+// admitPodGroup sets a new PodGroup's priority from its class.
+func (p *Plugin) admitPodGroup(a admission.Attributes) error {
+	group, ok := a.GetObject().(*schedulingv1beta1.PodGroup)
+	if !ok {
+		return apierrors.NewBadRequest("resource was marked with kind PodGroup but was unable to be converted")
+	}
+	if err := p.WaitForSync(a); err != nil {
+		return err
+	}
+	class, err := p.class(a, group.Spec.PriorityClassName)
+	if err != nil {
+		return err
+	}
+	if got := group.Spec.Priority; got != nil && *got != class.Value {
+		return admission.NewForbidden(a, fmt.Errorf("priority set in the pod group (%d) must match the priority computed (%d) based on the priority class set in the spec", *got, class.Value))
+	}
+	group.Spec.PriorityClassName, group.Spec.Priority = class.Name, ptr.To(class.Value)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -146,6 +147,40 @@ func TestIgnoresOtherResources(t *testing.T) {
 		r := admissiontest.Request{Operation: admission.Create, Resource: resource, Object: pod}
 		if err := newPlugin(t).Admit(context.Background(), r.Attributes(), nil); err != nil || pod.Spec.Priority != nil {
 			t.Errorf("%s: %v, %v", resource, err, pod.Spec.Priority)
+		}
+	}
+}
+
+func TestPriorityOfPodGroups(t *testing.T) {
+	p := newPlugin(t, class("high", 1000, false, never), class("base", 10, true, lower))
+	for name, test := range map[string]struct {
+		class     string
+		priority  *int32
+		wantClass string
+		want      int32
+		wantError string
+	}{
+		"class":          {"high", nil, "high", 1000, ""},
+		"default class":  {"", nil, "base", 10, ""},
+		"same priority":  {"high", new(int32(1000)), "high", 1000, ""},
+		"other priority": {"high", new(int32(5)), "", 0, "priority set in the pod group (5) must match the priority computed (1000) based on the priority class set in the spec"},
+		"unknown class":  {"none", nil, "", 0, "no PriorityClass with name none was found"},
+	} {
+		group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g"}}
+		group.Spec.PriorityClassName, group.Spec.Priority = test.class, test.priority
+		request := admissiontest.Request{Operation: admission.Create, Resource: "podgroups.scheduling.k8s.io", Object: group}
+		err := p.Admit(t.Context(), request.Attributes(), nil)
+		if test.wantError != "" {
+			if err == nil || !strings.Contains(err.Error(), test.wantError) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil || group.Spec.PriorityClassName != test.wantClass || *group.Spec.Priority != test.want {
+			t.Errorf("%s: %v, %+v", name, err, group.Spec)
+		}
+		if group.Spec.PreemptionPolicy != nil {
+			t.Errorf("%s: the preemption policy of a PodGroup is alpha", name)
 		}
 	}
 }

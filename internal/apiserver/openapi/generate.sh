@@ -21,7 +21,7 @@ generate() {
     --report-filename /dev/null $3 $2
 }
 generate . "$k8s" github.com/kindred-project/kindred/apis/ownership/v1alpha1
-generate older "$(api apps/v1beta1 apps/v1beta2 extensions/v1beta1)" ""
+generate older "$(api apps/v1beta1 apps/v1beta2 extensions/v1beta1 scheduling/v1beta1)" ""
 # Types of packages that were not read are named by import path: replace it by the name of the model.
 sed -E -i '/^func /,$ {
   s#"k8s\.io/(api|apimachinery)/#"io.k8s.\1.#g

@@ -65,8 +65,8 @@ var DaemonSet = generic.Kind[*appsv1.DaemonSet]{
 
 // prepareDaemonSet counts changes of the template in an annotation, because apps/v1 no longer has a
 // field for it. Clients cannot decrease the count.
-func prepareDaemonSet(_ context.Context, d, old *appsv1.DaemonSet) {
-	podspec.DropAlphaSpecFields(&d.Spec.Template.Spec)
+func prepareDaemonSet(ctx context.Context, d, old *appsv1.DaemonSet) {
+	podspec.DropAlphaTemplateFields(ctx, d, old, func(d *appsv1.DaemonSet) *corev1.PodTemplateSpec { return &d.Spec.Template })
 	setTemplateGeneration(d, old)
 }
 

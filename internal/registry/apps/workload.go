@@ -117,7 +117,7 @@ func atMost100Percent(c *check.Checker, value *intstr.IntOrString, path *field.P
 
 // dropAlphaFields drops fields of disabled features from a template.
 func dropAlphaFields[T generic.Object](template func(T) *corev1.PodTemplateSpec) func(context.Context, T, T) {
-	return func(_ context.Context, obj, _ T) { podspec.DropAlphaSpecFields(&template(obj).Spec) }
+	return func(ctx context.Context, obj, old T) { podspec.DropAlphaTemplateFields(ctx, obj, old, template) }
 }
 
 // warnings returns the warnings for the name of a new workload, which its pods' names contain, and

@@ -29,7 +29,9 @@ var CronJob = generic.Kind[*batchv1.CronJob]{
 	NewList: func() runtime.Object { return &batchv1.CronJobList{} },
 	Spec:    func(c *batchv1.CronJob) any { return &c.Spec },
 	Status:  func(c *batchv1.CronJob) any { return &c.Status },
-	Prepare: func(_ context.Context, c, _ *batchv1.CronJob) { dropAlphaFields(&c.Spec.JobTemplate.Spec) },
+	Prepare: func(ctx context.Context, c, old *batchv1.CronJob) {
+		dropAlphaFields(ctx, c, old, func(c *batchv1.CronJob) *batchv1.JobSpec { return &c.Spec.JobTemplate.Spec })
+	},
 
 	Validate:       validateCronJob,
 	ValidateUpdate: validateCronJobUpdate,

@@ -63,17 +63,17 @@ var Job = generic.Kind[*batchv1.Job]{
 	}, templateColumns(func(j *batchv1.Job) *batchv1.JobSpec { return &j.Spec })...),
 }
 
-func prepareJob(_ context.Context, j, old *batchv1.Job) {
-	dropAlphaFields(&j.Spec)
+func prepareJob(ctx context.Context, j, old *batchv1.Job) {
+	dropAlphaFields(ctx, j, old, func(j *batchv1.Job) *batchv1.JobSpec { return &j.Spec })
 	if old == nil && !ptr.Deref(j.Spec.ManualSelector, false) {
 		generateSelector(j)
 	}
 }
 
 // dropAlphaFields clears fields of features that are disabled in Kubernetes v1.37.
-func dropAlphaFields(spec *batchv1.JobSpec) {
-	spec.Scheduling = nil
-	podspec.DropAlphaSpecFields(&spec.Template.Spec)
+func dropAlphaFields[T any](ctx context.Context, obj, old T, spec func(T) *batchv1.JobSpec) {
+	spec(obj).Scheduling = nil
+	podspec.DropAlphaTemplateFields(ctx, obj, old, func(obj T) *corev1.PodTemplateSpec { return &spec(obj).Template })
 }
 
 // The labels of a Job's pods, with the newer prefix and without.

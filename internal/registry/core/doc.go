@@ -16,4 +16,4 @@
 package core
 
 //go:generate go run k8s.io/code-generator/cmd/defaulter-gen@v0.37.1 --go-header-file ../boilerplate.go.txt --output-file zz_generated.defaults.go .
-//go:generate ../generate-validations.sh ./core ./apps ./autoscaling ./autoscaling/v1 ./batch ./batch/gang ./policy ./rbac ./coordination ./scheduling ./discovery ./networking ./storage ./node ./certificates ./admissionregistration ./flowcontrol ./storagemigration ./resource
+//go:generate ../generate-validations.sh ./core ./apps ./autoscaling ./autoscaling/v1 ./batch ./batch/gang ./policy ./rbac ./coordination ./scheduling ./scheduling/podgroup ./discovery ./networking ./storage ./node ./certificates ./admissionregistration ./flowcontrol ./storagemigration ./resource

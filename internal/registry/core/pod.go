@@ -86,7 +86,7 @@ func pod(nodes NodeConnections, budgets policyclient.PodDisruptionBudgetsGetter)
 // preparePod sets the phase of a new pod to Pending. The quality-of-service class follows from the
 // resources and never changes.
 func preparePod(ctx context.Context, p, old *corev1.Pod) {
-	podspec.DropAlphaFields(p)
+	podspec.DropAlphaFields(ctx, p, old)
 	if old != nil {
 		// A client that does not know pod-level resources must not remove them.
 		if p.Spec.Resources == nil {
@@ -110,8 +110,8 @@ func preparePod(ctx context.Context, p, old *corev1.Pod) {
 
 // preparePodStatus reverts changes that a node must not make, and fields that an older node would
 // drop.
-func preparePodStatus(_ context.Context, p, old *corev1.Pod) {
-	podspec.DropAlphaFields(p)
+func preparePodStatus(ctx context.Context, p, old *corev1.Pod) {
+	podspec.DropAlphaFields(ctx, p, old)
 	p.DeletionTimestamp = nil
 	p.OwnerReferences = old.OwnerReferences
 	if p.Status.QOSClass == "" {
@@ -202,11 +202,11 @@ func firstPodIP(p *corev1.Pod) string {
 // ephemeralContainers adds debugging containers to a running pod. Here and in resize, field managers own
 // all fields that they send, although most are reverted, as in kube-apiserver.
 var ephemeralContainers = generic.Update[*corev1.Pod]{
-	Prepare: func(_ context.Context, p, old *corev1.Pod) {
+	Prepare: func(ctx context.Context, p, old *corev1.Pod) {
 		wanted := p.Spec.EphemeralContainers
 		keepAllBut(p, old)
 		p.Spec.EphemeralContainers = wanted
-		podspec.DropAlphaFields(p)
+		podspec.DropAlphaFields(ctx, p, old)
 		countPodGeneration(p, old)
 	},
 	Validate: func(_ context.Context, c *check.Checker, p, old *corev1.Pod) {
@@ -223,7 +223,7 @@ var resize = generic.Update[*corev1.Pod]{
 	},
 }
 
-func prepareResize(_ context.Context, p, old *corev1.Pod) {
+func prepareResize(ctx context.Context, p, old *corev1.Pod) {
 	containers, inits, resources := p.Spec.Containers, p.Spec.InitContainers, p.Spec.Resources
 	// Validation refuses containers that were added or removed.
 	if len(containers) == len(old.Spec.Containers) && len(inits) == len(old.Spec.InitContainers) {
@@ -235,7 +235,7 @@ func prepareResize(_ context.Context, p, old *corev1.Pod) {
 		p.Spec.Resources = old.Spec.Resources.DeepCopy()
 	}
 	DefaultPodResources(p)
-	podspec.DropAlphaFields(p)
+	podspec.DropAlphaFields(ctx, p, old)
 	countPodGeneration(p, old)
 }
 

@@ -36,8 +36,10 @@ var PodTemplate = generic.Kind[*corev1.PodTemplate]{
 		}
 		return podspec.TemplateWarnings(&t.Template, field.NewPath("template"))
 	},
-	Prepare: func(_ context.Context, t, _ *corev1.PodTemplate) { podspec.DropAlphaSpecFields(&t.Template.Spec) },
-	Table:   generic.Table[*corev1.PodTemplate]{ColumnsOnly: true},
+	Prepare: func(ctx context.Context, t, old *corev1.PodTemplate) {
+		podspec.DropAlphaTemplateFields(ctx, t, old, func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template })
+	},
+	Table: generic.Table[*corev1.PodTemplate]{ColumnsOnly: true},
 	Columns: []generic.Column[*corev1.PodTemplate]{
 		generic.NameColumn[*corev1.PodTemplate](),
 		{Name: "Containers", Description: "Names of each container in the template.", Cell: func(t *corev1.PodTemplate) any { return ContainerNames(t.Template.Spec) }},

@@ -70,10 +70,8 @@ func replicated(r *corev1.ReplicationController) corev1.PodSpec {
 	return r.Spec.Template.Spec
 }
 
-func prepareReplicationController(_ context.Context, r, _ *corev1.ReplicationController) {
-	if r.Spec.Template != nil {
-		podspec.DropAlphaSpecFields(&r.Spec.Template.Spec)
-	}
+func prepareReplicationController(ctx context.Context, r, old *corev1.ReplicationController) {
+	podspec.DropAlphaTemplateFields(ctx, r, old, func(r *corev1.ReplicationController) *corev1.PodTemplateSpec { return r.Spec.Template })
 }
 
 func validateReplicationController(_ context.Context, c *check.Checker, r *corev1.ReplicationController) {

@@ -16,13 +16,17 @@ import (
 
 // DeclaredOptions returns the features that declared validations depend on, and whether they are
 // enabled. rest.DeclarativeValidation refuses an object whose validations depend on any other
-// feature. The disabled ones are alpha in Kubernetes v1.37.
+// feature. The disabled ones are disabled by default in Kubernetes v1.37.
 func DeclaredOptions() map[string]bool {
 	return map[string]bool{
 		"InPlacePodVerticalScalingSchedulerPreemption": false,
-		"HPAScaleToZero":              true,
-		"WorkloadWithJob":             false,
-		"DRAPartitionableDevicesType": false,
+		"HPAScaleToZero":                  true,
+		"WorkloadWithJob":                 false,
+		"DRAPartitionableDevicesType":     false,
+		"TopologyAwareWorkloadScheduling": false,
+		"DRAWorkloadResourceClaims":       false,
+		"PodGroupPreemptionPolicy":        false,
+		"CompositePodGroup":               false,
 	}
 }
 

@@ -30,6 +30,8 @@ type Environment struct {
 	Clock   clock.PassiveClock
 	// Declared holds the features that declared validations depend on.
 	Declared map[string]bool
+	// Gangs is whether PodGroups are served (see WithGangs).
+	Gangs bool
 }
 
 // Store serves the standard verbs of one kind, on the generic registry.
@@ -87,6 +89,7 @@ func (k *Kind[T]) newStrategy(env Environment, gv schema.GroupVersion) strategy[
 		NameGenerator:         names.SimpleNameGenerator,
 		kind:                  k,
 		declared:              env.Declared,
+		gangs:                 env.Gangs,
 		versions:              k.versions(env.Scheme, gv),
 	}
 }

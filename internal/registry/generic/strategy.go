@@ -28,6 +28,7 @@ type strategy[T Object] struct {
 	kind *Kind[T]
 	// declared holds the features that declared validations depend on.
 	declared map[string]bool
+	gangs    bool
 	// versions holds the versions of the kind, for GetResetFields.
 	versions []schema.GroupVersion
 }
@@ -46,6 +47,17 @@ func (s strategy[T]) AllowUnconditionalUpdate(context.Context) bool {
 }
 func (s strategy[T]) Canonicalize(runtime.Object) {}
 
+// prepare calls the kind's Prepare.
+func (s strategy[T]) prepare(ctx context.Context, prepare func(ctx context.Context, obj, old T), obj, old T) {
+	if prepare == nil {
+		return
+	}
+	if s.gangs {
+		ctx = WithGangs(ctx)
+	}
+	prepare(ctx, obj, old)
+}
+
 func (s strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	o := obj.(T)
 	if s.kind.Status != nil && !s.kind.CreatedWithStatus {
@@ -54,10 +66,8 @@ func (s strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	if s.kind.countsGenerations() {
 		o.SetGeneration(1)
 	}
-	if s.kind.Prepare != nil {
-		var none T
-		s.kind.Prepare(ctx, o, none)
-	}
+	var none T
+	s.prepare(ctx, s.kind.Prepare, o, none)
 }
 
 func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
@@ -65,9 +75,7 @@ func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Obje
 	if s.kind.Status != nil {
 		assign(s.kind.Status(o), s.kind.Status(before))
 	}
-	if s.kind.Prepare != nil {
-		s.kind.Prepare(ctx, o, before)
-	}
+	s.prepare(ctx, s.kind.Prepare, o, before)
 	if s.kind.countsGenerations() && s.desireChanged(o, before) {
 		o.SetGeneration(before.GetGeneration() + 1)
 	}
@@ -190,9 +198,7 @@ type updateStrategy[T Object] struct {
 }
 
 func (s updateStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
-	if s.update.Prepare != nil {
-		s.update.Prepare(ctx, obj.(T), old.(T))
-	}
+	s.prepare(ctx, s.update.Prepare, obj.(T), old.(T))
 }
 
 func (s updateStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {

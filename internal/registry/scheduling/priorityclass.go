@@ -17,6 +17,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/generic"
+	"github.com/kindred-project/kindred/internal/registry/scheduling/podgroup"
 )
 
 // Priorities above highestUserPriority belong to the system's own classes.
@@ -47,7 +48,14 @@ func Group() generic.Group {
 		Name:     schedulingv1.GroupName,
 		Priority: 16600,
 		Scheme:   []func(*runtime.Scheme) error{schedulingv1.AddToScheme, AddToScheme},
-		Versions: []generic.Version{{Name: "v1", Resources: []generic.Resource{PriorityClass}}},
+		Versions: []generic.Version{
+			{Name: "v1", Resources: []generic.Resource{PriorityClass}},
+			{
+				Name: "v1beta1", OffByDefault: true,
+				Scheme:    []func(*runtime.Scheme) error{podgroup.AddToScheme},
+				Resources: []generic.Resource{podgroup.Workload, podgroup.PodGroup},
+			},
+		},
 	}
 }
 

@@ -12,113 +12,144 @@ import (
 	v1beta1 "k8s.io/api/apps/v1beta1"
 	v1beta2 "k8s.io/api/apps/v1beta2"
 	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	common "k8s.io/kube-openapi/pkg/common"
 	spec "k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
-		v1beta1.ControllerRevision{}.OpenAPIModelName():                              schema_k8sio_api_apps_v1beta1_ControllerRevision(ref),
-		v1beta1.ControllerRevisionList{}.OpenAPIModelName():                          schema_k8sio_api_apps_v1beta1_ControllerRevisionList(ref),
-		v1beta1.Deployment{}.OpenAPIModelName():                                      schema_k8sio_api_apps_v1beta1_Deployment(ref),
-		v1beta1.DeploymentCondition{}.OpenAPIModelName():                             schema_k8sio_api_apps_v1beta1_DeploymentCondition(ref),
-		v1beta1.DeploymentList{}.OpenAPIModelName():                                  schema_k8sio_api_apps_v1beta1_DeploymentList(ref),
-		v1beta1.DeploymentRollback{}.OpenAPIModelName():                              schema_k8sio_api_apps_v1beta1_DeploymentRollback(ref),
-		v1beta1.DeploymentSpec{}.OpenAPIModelName():                                  schema_k8sio_api_apps_v1beta1_DeploymentSpec(ref),
-		v1beta1.DeploymentStatus{}.OpenAPIModelName():                                schema_k8sio_api_apps_v1beta1_DeploymentStatus(ref),
-		v1beta1.DeploymentStrategy{}.OpenAPIModelName():                              schema_k8sio_api_apps_v1beta1_DeploymentStrategy(ref),
-		v1beta1.RollbackConfig{}.OpenAPIModelName():                                  schema_k8sio_api_apps_v1beta1_RollbackConfig(ref),
-		v1beta1.RollingUpdateDeployment{}.OpenAPIModelName():                         schema_k8sio_api_apps_v1beta1_RollingUpdateDeployment(ref),
-		v1beta1.RollingUpdateStatefulSetStrategy{}.OpenAPIModelName():                schema_k8sio_api_apps_v1beta1_RollingUpdateStatefulSetStrategy(ref),
-		v1beta1.Scale{}.OpenAPIModelName():                                           schema_k8sio_api_apps_v1beta1_Scale(ref),
-		v1beta1.ScaleSpec{}.OpenAPIModelName():                                       schema_k8sio_api_apps_v1beta1_ScaleSpec(ref),
-		v1beta1.ScaleStatus{}.OpenAPIModelName():                                     schema_k8sio_api_apps_v1beta1_ScaleStatus(ref),
-		v1beta1.StatefulSet{}.OpenAPIModelName():                                     schema_k8sio_api_apps_v1beta1_StatefulSet(ref),
-		v1beta1.StatefulSetCondition{}.OpenAPIModelName():                            schema_k8sio_api_apps_v1beta1_StatefulSetCondition(ref),
-		v1beta1.StatefulSetList{}.OpenAPIModelName():                                 schema_k8sio_api_apps_v1beta1_StatefulSetList(ref),
-		v1beta1.StatefulSetOrdinals{}.OpenAPIModelName():                             schema_k8sio_api_apps_v1beta1_StatefulSetOrdinals(ref),
-		v1beta1.StatefulSetPersistentVolumeClaimRetentionPolicy{}.OpenAPIModelName(): schema_k8sio_api_apps_v1beta1_StatefulSetPersistentVolumeClaimRetentionPolicy(ref),
-		v1beta1.StatefulSetSpec{}.OpenAPIModelName():                                 schema_k8sio_api_apps_v1beta1_StatefulSetSpec(ref),
-		v1beta1.StatefulSetStatus{}.OpenAPIModelName():                               schema_k8sio_api_apps_v1beta1_StatefulSetStatus(ref),
-		v1beta1.StatefulSetUpdateStrategy{}.OpenAPIModelName():                       schema_k8sio_api_apps_v1beta1_StatefulSetUpdateStrategy(ref),
-		v1beta2.ControllerRevision{}.OpenAPIModelName():                              schema_k8sio_api_apps_v1beta2_ControllerRevision(ref),
-		v1beta2.ControllerRevisionList{}.OpenAPIModelName():                          schema_k8sio_api_apps_v1beta2_ControllerRevisionList(ref),
-		v1beta2.DaemonSet{}.OpenAPIModelName():                                       schema_k8sio_api_apps_v1beta2_DaemonSet(ref),
-		v1beta2.DaemonSetCondition{}.OpenAPIModelName():                              schema_k8sio_api_apps_v1beta2_DaemonSetCondition(ref),
-		v1beta2.DaemonSetList{}.OpenAPIModelName():                                   schema_k8sio_api_apps_v1beta2_DaemonSetList(ref),
-		v1beta2.DaemonSetSpec{}.OpenAPIModelName():                                   schema_k8sio_api_apps_v1beta2_DaemonSetSpec(ref),
-		v1beta2.DaemonSetStatus{}.OpenAPIModelName():                                 schema_k8sio_api_apps_v1beta2_DaemonSetStatus(ref),
-		v1beta2.DaemonSetUpdateStrategy{}.OpenAPIModelName():                         schema_k8sio_api_apps_v1beta2_DaemonSetUpdateStrategy(ref),
-		v1beta2.Deployment{}.OpenAPIModelName():                                      schema_k8sio_api_apps_v1beta2_Deployment(ref),
-		v1beta2.DeploymentCondition{}.OpenAPIModelName():                             schema_k8sio_api_apps_v1beta2_DeploymentCondition(ref),
-		v1beta2.DeploymentList{}.OpenAPIModelName():                                  schema_k8sio_api_apps_v1beta2_DeploymentList(ref),
-		v1beta2.DeploymentSpec{}.OpenAPIModelName():                                  schema_k8sio_api_apps_v1beta2_DeploymentSpec(ref),
-		v1beta2.DeploymentStatus{}.OpenAPIModelName():                                schema_k8sio_api_apps_v1beta2_DeploymentStatus(ref),
-		v1beta2.DeploymentStrategy{}.OpenAPIModelName():                              schema_k8sio_api_apps_v1beta2_DeploymentStrategy(ref),
-		v1beta2.ReplicaSet{}.OpenAPIModelName():                                      schema_k8sio_api_apps_v1beta2_ReplicaSet(ref),
-		v1beta2.ReplicaSetCondition{}.OpenAPIModelName():                             schema_k8sio_api_apps_v1beta2_ReplicaSetCondition(ref),
-		v1beta2.ReplicaSetList{}.OpenAPIModelName():                                  schema_k8sio_api_apps_v1beta2_ReplicaSetList(ref),
-		v1beta2.ReplicaSetSpec{}.OpenAPIModelName():                                  schema_k8sio_api_apps_v1beta2_ReplicaSetSpec(ref),
-		v1beta2.ReplicaSetStatus{}.OpenAPIModelName():                                schema_k8sio_api_apps_v1beta2_ReplicaSetStatus(ref),
-		v1beta2.RollingUpdateDaemonSet{}.OpenAPIModelName():                          schema_k8sio_api_apps_v1beta2_RollingUpdateDaemonSet(ref),
-		v1beta2.RollingUpdateDeployment{}.OpenAPIModelName():                         schema_k8sio_api_apps_v1beta2_RollingUpdateDeployment(ref),
-		v1beta2.RollingUpdateStatefulSetStrategy{}.OpenAPIModelName():                schema_k8sio_api_apps_v1beta2_RollingUpdateStatefulSetStrategy(ref),
-		v1beta2.Scale{}.OpenAPIModelName():                                           schema_k8sio_api_apps_v1beta2_Scale(ref),
-		v1beta2.ScaleSpec{}.OpenAPIModelName():                                       schema_k8sio_api_apps_v1beta2_ScaleSpec(ref),
-		v1beta2.ScaleStatus{}.OpenAPIModelName():                                     schema_k8sio_api_apps_v1beta2_ScaleStatus(ref),
-		v1beta2.StatefulSet{}.OpenAPIModelName():                                     schema_k8sio_api_apps_v1beta2_StatefulSet(ref),
-		v1beta2.StatefulSetCondition{}.OpenAPIModelName():                            schema_k8sio_api_apps_v1beta2_StatefulSetCondition(ref),
-		v1beta2.StatefulSetList{}.OpenAPIModelName():                                 schema_k8sio_api_apps_v1beta2_StatefulSetList(ref),
-		v1beta2.StatefulSetOrdinals{}.OpenAPIModelName():                             schema_k8sio_api_apps_v1beta2_StatefulSetOrdinals(ref),
-		v1beta2.StatefulSetPersistentVolumeClaimRetentionPolicy{}.OpenAPIModelName(): schema_k8sio_api_apps_v1beta2_StatefulSetPersistentVolumeClaimRetentionPolicy(ref),
-		v1beta2.StatefulSetSpec{}.OpenAPIModelName():                                 schema_k8sio_api_apps_v1beta2_StatefulSetSpec(ref),
-		v1beta2.StatefulSetStatus{}.OpenAPIModelName():                               schema_k8sio_api_apps_v1beta2_StatefulSetStatus(ref),
-		v1beta2.StatefulSetUpdateStrategy{}.OpenAPIModelName():                       schema_k8sio_api_apps_v1beta2_StatefulSetUpdateStrategy(ref),
-		extensionsv1beta1.DaemonSet{}.OpenAPIModelName():                             schema_k8sio_api_extensions_v1beta1_DaemonSet(ref),
-		extensionsv1beta1.DaemonSetCondition{}.OpenAPIModelName():                    schema_k8sio_api_extensions_v1beta1_DaemonSetCondition(ref),
-		extensionsv1beta1.DaemonSetList{}.OpenAPIModelName():                         schema_k8sio_api_extensions_v1beta1_DaemonSetList(ref),
-		extensionsv1beta1.DaemonSetSpec{}.OpenAPIModelName():                         schema_k8sio_api_extensions_v1beta1_DaemonSetSpec(ref),
-		extensionsv1beta1.DaemonSetStatus{}.OpenAPIModelName():                       schema_k8sio_api_extensions_v1beta1_DaemonSetStatus(ref),
-		extensionsv1beta1.DaemonSetUpdateStrategy{}.OpenAPIModelName():               schema_k8sio_api_extensions_v1beta1_DaemonSetUpdateStrategy(ref),
-		extensionsv1beta1.Deployment{}.OpenAPIModelName():                            schema_k8sio_api_extensions_v1beta1_Deployment(ref),
-		extensionsv1beta1.DeploymentCondition{}.OpenAPIModelName():                   schema_k8sio_api_extensions_v1beta1_DeploymentCondition(ref),
-		extensionsv1beta1.DeploymentList{}.OpenAPIModelName():                        schema_k8sio_api_extensions_v1beta1_DeploymentList(ref),
-		extensionsv1beta1.DeploymentRollback{}.OpenAPIModelName():                    schema_k8sio_api_extensions_v1beta1_DeploymentRollback(ref),
-		extensionsv1beta1.DeploymentSpec{}.OpenAPIModelName():                        schema_k8sio_api_extensions_v1beta1_DeploymentSpec(ref),
-		extensionsv1beta1.DeploymentStatus{}.OpenAPIModelName():                      schema_k8sio_api_extensions_v1beta1_DeploymentStatus(ref),
-		extensionsv1beta1.DeploymentStrategy{}.OpenAPIModelName():                    schema_k8sio_api_extensions_v1beta1_DeploymentStrategy(ref),
-		extensionsv1beta1.HTTPIngressPath{}.OpenAPIModelName():                       schema_k8sio_api_extensions_v1beta1_HTTPIngressPath(ref),
-		extensionsv1beta1.HTTPIngressRuleValue{}.OpenAPIModelName():                  schema_k8sio_api_extensions_v1beta1_HTTPIngressRuleValue(ref),
-		extensionsv1beta1.IPBlock{}.OpenAPIModelName():                               schema_k8sio_api_extensions_v1beta1_IPBlock(ref),
-		extensionsv1beta1.Ingress{}.OpenAPIModelName():                               schema_k8sio_api_extensions_v1beta1_Ingress(ref),
-		extensionsv1beta1.IngressBackend{}.OpenAPIModelName():                        schema_k8sio_api_extensions_v1beta1_IngressBackend(ref),
-		extensionsv1beta1.IngressList{}.OpenAPIModelName():                           schema_k8sio_api_extensions_v1beta1_IngressList(ref),
-		extensionsv1beta1.IngressLoadBalancerIngress{}.OpenAPIModelName():            schema_k8sio_api_extensions_v1beta1_IngressLoadBalancerIngress(ref),
-		extensionsv1beta1.IngressLoadBalancerStatus{}.OpenAPIModelName():             schema_k8sio_api_extensions_v1beta1_IngressLoadBalancerStatus(ref),
-		extensionsv1beta1.IngressPortStatus{}.OpenAPIModelName():                     schema_k8sio_api_extensions_v1beta1_IngressPortStatus(ref),
-		extensionsv1beta1.IngressRule{}.OpenAPIModelName():                           schema_k8sio_api_extensions_v1beta1_IngressRule(ref),
-		extensionsv1beta1.IngressRuleValue{}.OpenAPIModelName():                      schema_k8sio_api_extensions_v1beta1_IngressRuleValue(ref),
-		extensionsv1beta1.IngressSpec{}.OpenAPIModelName():                           schema_k8sio_api_extensions_v1beta1_IngressSpec(ref),
-		extensionsv1beta1.IngressStatus{}.OpenAPIModelName():                         schema_k8sio_api_extensions_v1beta1_IngressStatus(ref),
-		extensionsv1beta1.IngressTLS{}.OpenAPIModelName():                            schema_k8sio_api_extensions_v1beta1_IngressTLS(ref),
-		extensionsv1beta1.NetworkPolicy{}.OpenAPIModelName():                         schema_k8sio_api_extensions_v1beta1_NetworkPolicy(ref),
-		extensionsv1beta1.NetworkPolicyEgressRule{}.OpenAPIModelName():               schema_k8sio_api_extensions_v1beta1_NetworkPolicyEgressRule(ref),
-		extensionsv1beta1.NetworkPolicyIngressRule{}.OpenAPIModelName():              schema_k8sio_api_extensions_v1beta1_NetworkPolicyIngressRule(ref),
-		extensionsv1beta1.NetworkPolicyList{}.OpenAPIModelName():                     schema_k8sio_api_extensions_v1beta1_NetworkPolicyList(ref),
-		extensionsv1beta1.NetworkPolicyPeer{}.OpenAPIModelName():                     schema_k8sio_api_extensions_v1beta1_NetworkPolicyPeer(ref),
-		extensionsv1beta1.NetworkPolicyPort{}.OpenAPIModelName():                     schema_k8sio_api_extensions_v1beta1_NetworkPolicyPort(ref),
-		extensionsv1beta1.NetworkPolicySpec{}.OpenAPIModelName():                     schema_k8sio_api_extensions_v1beta1_NetworkPolicySpec(ref),
-		extensionsv1beta1.ReplicaSet{}.OpenAPIModelName():                            schema_k8sio_api_extensions_v1beta1_ReplicaSet(ref),
-		extensionsv1beta1.ReplicaSetCondition{}.OpenAPIModelName():                   schema_k8sio_api_extensions_v1beta1_ReplicaSetCondition(ref),
-		extensionsv1beta1.ReplicaSetList{}.OpenAPIModelName():                        schema_k8sio_api_extensions_v1beta1_ReplicaSetList(ref),
-		extensionsv1beta1.ReplicaSetSpec{}.OpenAPIModelName():                        schema_k8sio_api_extensions_v1beta1_ReplicaSetSpec(ref),
-		extensionsv1beta1.ReplicaSetStatus{}.OpenAPIModelName():                      schema_k8sio_api_extensions_v1beta1_ReplicaSetStatus(ref),
-		extensionsv1beta1.RollbackConfig{}.OpenAPIModelName():                        schema_k8sio_api_extensions_v1beta1_RollbackConfig(ref),
-		extensionsv1beta1.RollingUpdateDaemonSet{}.OpenAPIModelName():                schema_k8sio_api_extensions_v1beta1_RollingUpdateDaemonSet(ref),
-		extensionsv1beta1.RollingUpdateDeployment{}.OpenAPIModelName():               schema_k8sio_api_extensions_v1beta1_RollingUpdateDeployment(ref),
-		extensionsv1beta1.Scale{}.OpenAPIModelName():                                 schema_k8sio_api_extensions_v1beta1_Scale(ref),
-		extensionsv1beta1.ScaleSpec{}.OpenAPIModelName():                             schema_k8sio_api_extensions_v1beta1_ScaleSpec(ref),
-		extensionsv1beta1.ScaleStatus{}.OpenAPIModelName():                           schema_k8sio_api_extensions_v1beta1_ScaleStatus(ref),
+		v1beta1.ControllerRevision{}.OpenAPIModelName():                               schema_k8sio_api_apps_v1beta1_ControllerRevision(ref),
+		v1beta1.ControllerRevisionList{}.OpenAPIModelName():                           schema_k8sio_api_apps_v1beta1_ControllerRevisionList(ref),
+		v1beta1.Deployment{}.OpenAPIModelName():                                       schema_k8sio_api_apps_v1beta1_Deployment(ref),
+		v1beta1.DeploymentCondition{}.OpenAPIModelName():                              schema_k8sio_api_apps_v1beta1_DeploymentCondition(ref),
+		v1beta1.DeploymentList{}.OpenAPIModelName():                                   schema_k8sio_api_apps_v1beta1_DeploymentList(ref),
+		v1beta1.DeploymentRollback{}.OpenAPIModelName():                               schema_k8sio_api_apps_v1beta1_DeploymentRollback(ref),
+		v1beta1.DeploymentSpec{}.OpenAPIModelName():                                   schema_k8sio_api_apps_v1beta1_DeploymentSpec(ref),
+		v1beta1.DeploymentStatus{}.OpenAPIModelName():                                 schema_k8sio_api_apps_v1beta1_DeploymentStatus(ref),
+		v1beta1.DeploymentStrategy{}.OpenAPIModelName():                               schema_k8sio_api_apps_v1beta1_DeploymentStrategy(ref),
+		v1beta1.RollbackConfig{}.OpenAPIModelName():                                   schema_k8sio_api_apps_v1beta1_RollbackConfig(ref),
+		v1beta1.RollingUpdateDeployment{}.OpenAPIModelName():                          schema_k8sio_api_apps_v1beta1_RollingUpdateDeployment(ref),
+		v1beta1.RollingUpdateStatefulSetStrategy{}.OpenAPIModelName():                 schema_k8sio_api_apps_v1beta1_RollingUpdateStatefulSetStrategy(ref),
+		v1beta1.Scale{}.OpenAPIModelName():                                            schema_k8sio_api_apps_v1beta1_Scale(ref),
+		v1beta1.ScaleSpec{}.OpenAPIModelName():                                        schema_k8sio_api_apps_v1beta1_ScaleSpec(ref),
+		v1beta1.ScaleStatus{}.OpenAPIModelName():                                      schema_k8sio_api_apps_v1beta1_ScaleStatus(ref),
+		v1beta1.StatefulSet{}.OpenAPIModelName():                                      schema_k8sio_api_apps_v1beta1_StatefulSet(ref),
+		v1beta1.StatefulSetCondition{}.OpenAPIModelName():                             schema_k8sio_api_apps_v1beta1_StatefulSetCondition(ref),
+		v1beta1.StatefulSetList{}.OpenAPIModelName():                                  schema_k8sio_api_apps_v1beta1_StatefulSetList(ref),
+		v1beta1.StatefulSetOrdinals{}.OpenAPIModelName():                              schema_k8sio_api_apps_v1beta1_StatefulSetOrdinals(ref),
+		v1beta1.StatefulSetPersistentVolumeClaimRetentionPolicy{}.OpenAPIModelName():  schema_k8sio_api_apps_v1beta1_StatefulSetPersistentVolumeClaimRetentionPolicy(ref),
+		v1beta1.StatefulSetSpec{}.OpenAPIModelName():                                  schema_k8sio_api_apps_v1beta1_StatefulSetSpec(ref),
+		v1beta1.StatefulSetStatus{}.OpenAPIModelName():                                schema_k8sio_api_apps_v1beta1_StatefulSetStatus(ref),
+		v1beta1.StatefulSetUpdateStrategy{}.OpenAPIModelName():                        schema_k8sio_api_apps_v1beta1_StatefulSetUpdateStrategy(ref),
+		v1beta2.ControllerRevision{}.OpenAPIModelName():                               schema_k8sio_api_apps_v1beta2_ControllerRevision(ref),
+		v1beta2.ControllerRevisionList{}.OpenAPIModelName():                           schema_k8sio_api_apps_v1beta2_ControllerRevisionList(ref),
+		v1beta2.DaemonSet{}.OpenAPIModelName():                                        schema_k8sio_api_apps_v1beta2_DaemonSet(ref),
+		v1beta2.DaemonSetCondition{}.OpenAPIModelName():                               schema_k8sio_api_apps_v1beta2_DaemonSetCondition(ref),
+		v1beta2.DaemonSetList{}.OpenAPIModelName():                                    schema_k8sio_api_apps_v1beta2_DaemonSetList(ref),
+		v1beta2.DaemonSetSpec{}.OpenAPIModelName():                                    schema_k8sio_api_apps_v1beta2_DaemonSetSpec(ref),
+		v1beta2.DaemonSetStatus{}.OpenAPIModelName():                                  schema_k8sio_api_apps_v1beta2_DaemonSetStatus(ref),
+		v1beta2.DaemonSetUpdateStrategy{}.OpenAPIModelName():                          schema_k8sio_api_apps_v1beta2_DaemonSetUpdateStrategy(ref),
+		v1beta2.Deployment{}.OpenAPIModelName():                                       schema_k8sio_api_apps_v1beta2_Deployment(ref),
+		v1beta2.DeploymentCondition{}.OpenAPIModelName():                              schema_k8sio_api_apps_v1beta2_DeploymentCondition(ref),
+		v1beta2.DeploymentList{}.OpenAPIModelName():                                   schema_k8sio_api_apps_v1beta2_DeploymentList(ref),
+		v1beta2.DeploymentSpec{}.OpenAPIModelName():                                   schema_k8sio_api_apps_v1beta2_DeploymentSpec(ref),
+		v1beta2.DeploymentStatus{}.OpenAPIModelName():                                 schema_k8sio_api_apps_v1beta2_DeploymentStatus(ref),
+		v1beta2.DeploymentStrategy{}.OpenAPIModelName():                               schema_k8sio_api_apps_v1beta2_DeploymentStrategy(ref),
+		v1beta2.ReplicaSet{}.OpenAPIModelName():                                       schema_k8sio_api_apps_v1beta2_ReplicaSet(ref),
+		v1beta2.ReplicaSetCondition{}.OpenAPIModelName():                              schema_k8sio_api_apps_v1beta2_ReplicaSetCondition(ref),
+		v1beta2.ReplicaSetList{}.OpenAPIModelName():                                   schema_k8sio_api_apps_v1beta2_ReplicaSetList(ref),
+		v1beta2.ReplicaSetSpec{}.OpenAPIModelName():                                   schema_k8sio_api_apps_v1beta2_ReplicaSetSpec(ref),
+		v1beta2.ReplicaSetStatus{}.OpenAPIModelName():                                 schema_k8sio_api_apps_v1beta2_ReplicaSetStatus(ref),
+		v1beta2.RollingUpdateDaemonSet{}.OpenAPIModelName():                           schema_k8sio_api_apps_v1beta2_RollingUpdateDaemonSet(ref),
+		v1beta2.RollingUpdateDeployment{}.OpenAPIModelName():                          schema_k8sio_api_apps_v1beta2_RollingUpdateDeployment(ref),
+		v1beta2.RollingUpdateStatefulSetStrategy{}.OpenAPIModelName():                 schema_k8sio_api_apps_v1beta2_RollingUpdateStatefulSetStrategy(ref),
+		v1beta2.Scale{}.OpenAPIModelName():                                            schema_k8sio_api_apps_v1beta2_Scale(ref),
+		v1beta2.ScaleSpec{}.OpenAPIModelName():                                        schema_k8sio_api_apps_v1beta2_ScaleSpec(ref),
+		v1beta2.ScaleStatus{}.OpenAPIModelName():                                      schema_k8sio_api_apps_v1beta2_ScaleStatus(ref),
+		v1beta2.StatefulSet{}.OpenAPIModelName():                                      schema_k8sio_api_apps_v1beta2_StatefulSet(ref),
+		v1beta2.StatefulSetCondition{}.OpenAPIModelName():                             schema_k8sio_api_apps_v1beta2_StatefulSetCondition(ref),
+		v1beta2.StatefulSetList{}.OpenAPIModelName():                                  schema_k8sio_api_apps_v1beta2_StatefulSetList(ref),
+		v1beta2.StatefulSetOrdinals{}.OpenAPIModelName():                              schema_k8sio_api_apps_v1beta2_StatefulSetOrdinals(ref),
+		v1beta2.StatefulSetPersistentVolumeClaimRetentionPolicy{}.OpenAPIModelName():  schema_k8sio_api_apps_v1beta2_StatefulSetPersistentVolumeClaimRetentionPolicy(ref),
+		v1beta2.StatefulSetSpec{}.OpenAPIModelName():                                  schema_k8sio_api_apps_v1beta2_StatefulSetSpec(ref),
+		v1beta2.StatefulSetStatus{}.OpenAPIModelName():                                schema_k8sio_api_apps_v1beta2_StatefulSetStatus(ref),
+		v1beta2.StatefulSetUpdateStrategy{}.OpenAPIModelName():                        schema_k8sio_api_apps_v1beta2_StatefulSetUpdateStrategy(ref),
+		extensionsv1beta1.DaemonSet{}.OpenAPIModelName():                              schema_k8sio_api_extensions_v1beta1_DaemonSet(ref),
+		extensionsv1beta1.DaemonSetCondition{}.OpenAPIModelName():                     schema_k8sio_api_extensions_v1beta1_DaemonSetCondition(ref),
+		extensionsv1beta1.DaemonSetList{}.OpenAPIModelName():                          schema_k8sio_api_extensions_v1beta1_DaemonSetList(ref),
+		extensionsv1beta1.DaemonSetSpec{}.OpenAPIModelName():                          schema_k8sio_api_extensions_v1beta1_DaemonSetSpec(ref),
+		extensionsv1beta1.DaemonSetStatus{}.OpenAPIModelName():                        schema_k8sio_api_extensions_v1beta1_DaemonSetStatus(ref),
+		extensionsv1beta1.DaemonSetUpdateStrategy{}.OpenAPIModelName():                schema_k8sio_api_extensions_v1beta1_DaemonSetUpdateStrategy(ref),
+		extensionsv1beta1.Deployment{}.OpenAPIModelName():                             schema_k8sio_api_extensions_v1beta1_Deployment(ref),
+		extensionsv1beta1.DeploymentCondition{}.OpenAPIModelName():                    schema_k8sio_api_extensions_v1beta1_DeploymentCondition(ref),
+		extensionsv1beta1.DeploymentList{}.OpenAPIModelName():                         schema_k8sio_api_extensions_v1beta1_DeploymentList(ref),
+		extensionsv1beta1.DeploymentRollback{}.OpenAPIModelName():                     schema_k8sio_api_extensions_v1beta1_DeploymentRollback(ref),
+		extensionsv1beta1.DeploymentSpec{}.OpenAPIModelName():                         schema_k8sio_api_extensions_v1beta1_DeploymentSpec(ref),
+		extensionsv1beta1.DeploymentStatus{}.OpenAPIModelName():                       schema_k8sio_api_extensions_v1beta1_DeploymentStatus(ref),
+		extensionsv1beta1.DeploymentStrategy{}.OpenAPIModelName():                     schema_k8sio_api_extensions_v1beta1_DeploymentStrategy(ref),
+		extensionsv1beta1.HTTPIngressPath{}.OpenAPIModelName():                        schema_k8sio_api_extensions_v1beta1_HTTPIngressPath(ref),
+		extensionsv1beta1.HTTPIngressRuleValue{}.OpenAPIModelName():                   schema_k8sio_api_extensions_v1beta1_HTTPIngressRuleValue(ref),
+		extensionsv1beta1.IPBlock{}.OpenAPIModelName():                                schema_k8sio_api_extensions_v1beta1_IPBlock(ref),
+		extensionsv1beta1.Ingress{}.OpenAPIModelName():                                schema_k8sio_api_extensions_v1beta1_Ingress(ref),
+		extensionsv1beta1.IngressBackend{}.OpenAPIModelName():                         schema_k8sio_api_extensions_v1beta1_IngressBackend(ref),
+		extensionsv1beta1.IngressList{}.OpenAPIModelName():                            schema_k8sio_api_extensions_v1beta1_IngressList(ref),
+		extensionsv1beta1.IngressLoadBalancerIngress{}.OpenAPIModelName():             schema_k8sio_api_extensions_v1beta1_IngressLoadBalancerIngress(ref),
+		extensionsv1beta1.IngressLoadBalancerStatus{}.OpenAPIModelName():              schema_k8sio_api_extensions_v1beta1_IngressLoadBalancerStatus(ref),
+		extensionsv1beta1.IngressPortStatus{}.OpenAPIModelName():                      schema_k8sio_api_extensions_v1beta1_IngressPortStatus(ref),
+		extensionsv1beta1.IngressRule{}.OpenAPIModelName():                            schema_k8sio_api_extensions_v1beta1_IngressRule(ref),
+		extensionsv1beta1.IngressRuleValue{}.OpenAPIModelName():                       schema_k8sio_api_extensions_v1beta1_IngressRuleValue(ref),
+		extensionsv1beta1.IngressSpec{}.OpenAPIModelName():                            schema_k8sio_api_extensions_v1beta1_IngressSpec(ref),
+		extensionsv1beta1.IngressStatus{}.OpenAPIModelName():                          schema_k8sio_api_extensions_v1beta1_IngressStatus(ref),
+		extensionsv1beta1.IngressTLS{}.OpenAPIModelName():                             schema_k8sio_api_extensions_v1beta1_IngressTLS(ref),
+		extensionsv1beta1.NetworkPolicy{}.OpenAPIModelName():                          schema_k8sio_api_extensions_v1beta1_NetworkPolicy(ref),
+		extensionsv1beta1.NetworkPolicyEgressRule{}.OpenAPIModelName():                schema_k8sio_api_extensions_v1beta1_NetworkPolicyEgressRule(ref),
+		extensionsv1beta1.NetworkPolicyIngressRule{}.OpenAPIModelName():               schema_k8sio_api_extensions_v1beta1_NetworkPolicyIngressRule(ref),
+		extensionsv1beta1.NetworkPolicyList{}.OpenAPIModelName():                      schema_k8sio_api_extensions_v1beta1_NetworkPolicyList(ref),
+		extensionsv1beta1.NetworkPolicyPeer{}.OpenAPIModelName():                      schema_k8sio_api_extensions_v1beta1_NetworkPolicyPeer(ref),
+		extensionsv1beta1.NetworkPolicyPort{}.OpenAPIModelName():                      schema_k8sio_api_extensions_v1beta1_NetworkPolicyPort(ref),
+		extensionsv1beta1.NetworkPolicySpec{}.OpenAPIModelName():                      schema_k8sio_api_extensions_v1beta1_NetworkPolicySpec(ref),
+		extensionsv1beta1.ReplicaSet{}.OpenAPIModelName():                             schema_k8sio_api_extensions_v1beta1_ReplicaSet(ref),
+		extensionsv1beta1.ReplicaSetCondition{}.OpenAPIModelName():                    schema_k8sio_api_extensions_v1beta1_ReplicaSetCondition(ref),
+		extensionsv1beta1.ReplicaSetList{}.OpenAPIModelName():                         schema_k8sio_api_extensions_v1beta1_ReplicaSetList(ref),
+		extensionsv1beta1.ReplicaSetSpec{}.OpenAPIModelName():                         schema_k8sio_api_extensions_v1beta1_ReplicaSetSpec(ref),
+		extensionsv1beta1.ReplicaSetStatus{}.OpenAPIModelName():                       schema_k8sio_api_extensions_v1beta1_ReplicaSetStatus(ref),
+		extensionsv1beta1.RollbackConfig{}.OpenAPIModelName():                         schema_k8sio_api_extensions_v1beta1_RollbackConfig(ref),
+		extensionsv1beta1.RollingUpdateDaemonSet{}.OpenAPIModelName():                 schema_k8sio_api_extensions_v1beta1_RollingUpdateDaemonSet(ref),
+		extensionsv1beta1.RollingUpdateDeployment{}.OpenAPIModelName():                schema_k8sio_api_extensions_v1beta1_RollingUpdateDeployment(ref),
+		extensionsv1beta1.Scale{}.OpenAPIModelName():                                  schema_k8sio_api_extensions_v1beta1_Scale(ref),
+		extensionsv1beta1.ScaleSpec{}.OpenAPIModelName():                              schema_k8sio_api_extensions_v1beta1_ScaleSpec(ref),
+		extensionsv1beta1.ScaleStatus{}.OpenAPIModelName():                            schema_k8sio_api_extensions_v1beta1_ScaleStatus(ref),
+		schedulingv1beta1.AllCompositeDisruptionMode{}.OpenAPIModelName():             schema_k8sio_api_scheduling_v1beta1_AllCompositeDisruptionMode(ref),
+		schedulingv1beta1.AllDisruptionMode{}.OpenAPIModelName():                      schema_k8sio_api_scheduling_v1beta1_AllDisruptionMode(ref),
+		schedulingv1beta1.BasicSchedulingPolicy{}.OpenAPIModelName():                  schema_k8sio_api_scheduling_v1beta1_BasicSchedulingPolicy(ref),
+		schedulingv1beta1.CompositeBasicSchedulingPolicy{}.OpenAPIModelName():         schema_k8sio_api_scheduling_v1beta1_CompositeBasicSchedulingPolicy(ref),
+		schedulingv1beta1.CompositeDisruptionMode{}.OpenAPIModelName():                schema_k8sio_api_scheduling_v1beta1_CompositeDisruptionMode(ref),
+		schedulingv1beta1.CompositeGangSchedulingPolicy{}.OpenAPIModelName():          schema_k8sio_api_scheduling_v1beta1_CompositeGangSchedulingPolicy(ref),
+		schedulingv1beta1.CompositePodGroupSchedulingConstraints{}.OpenAPIModelName(): schema_k8sio_api_scheduling_v1beta1_CompositePodGroupSchedulingConstraints(ref),
+		schedulingv1beta1.CompositePodGroupSchedulingPolicy{}.OpenAPIModelName():      schema_k8sio_api_scheduling_v1beta1_CompositePodGroupSchedulingPolicy(ref),
+		schedulingv1beta1.CompositePodGroupTemplate{}.OpenAPIModelName():              schema_k8sio_api_scheduling_v1beta1_CompositePodGroupTemplate(ref),
+		schedulingv1beta1.DisruptionMode{}.OpenAPIModelName():                         schema_k8sio_api_scheduling_v1beta1_DisruptionMode(ref),
+		schedulingv1beta1.GangSchedulingPolicy{}.OpenAPIModelName():                   schema_k8sio_api_scheduling_v1beta1_GangSchedulingPolicy(ref),
+		schedulingv1beta1.PodGroup{}.OpenAPIModelName():                               schema_k8sio_api_scheduling_v1beta1_PodGroup(ref),
+		schedulingv1beta1.PodGroupList{}.OpenAPIModelName():                           schema_k8sio_api_scheduling_v1beta1_PodGroupList(ref),
+		schedulingv1beta1.PodGroupResourceClaim{}.OpenAPIModelName():                  schema_k8sio_api_scheduling_v1beta1_PodGroupResourceClaim(ref),
+		schedulingv1beta1.PodGroupResourceClaimStatus{}.OpenAPIModelName():            schema_k8sio_api_scheduling_v1beta1_PodGroupResourceClaimStatus(ref),
+		schedulingv1beta1.PodGroupSchedulingConstraints{}.OpenAPIModelName():          schema_k8sio_api_scheduling_v1beta1_PodGroupSchedulingConstraints(ref),
+		schedulingv1beta1.PodGroupSchedulingPolicy{}.OpenAPIModelName():               schema_k8sio_api_scheduling_v1beta1_PodGroupSchedulingPolicy(ref),
+		schedulingv1beta1.PodGroupSpec{}.OpenAPIModelName():                           schema_k8sio_api_scheduling_v1beta1_PodGroupSpec(ref),
+		schedulingv1beta1.PodGroupStatus{}.OpenAPIModelName():                         schema_k8sio_api_scheduling_v1beta1_PodGroupStatus(ref),
+		schedulingv1beta1.PodGroupTemplate{}.OpenAPIModelName():                       schema_k8sio_api_scheduling_v1beta1_PodGroupTemplate(ref),
+		schedulingv1beta1.PriorityClass{}.OpenAPIModelName():                          schema_k8sio_api_scheduling_v1beta1_PriorityClass(ref),
+		schedulingv1beta1.PriorityClassList{}.OpenAPIModelName():                      schema_k8sio_api_scheduling_v1beta1_PriorityClassList(ref),
+		schedulingv1beta1.SingleCompositeDisruptionMode{}.OpenAPIModelName():          schema_k8sio_api_scheduling_v1beta1_SingleCompositeDisruptionMode(ref),
+		schedulingv1beta1.SingleDisruptionMode{}.OpenAPIModelName():                   schema_k8sio_api_scheduling_v1beta1_SingleDisruptionMode(ref),
+		schedulingv1beta1.TopologyConstraint{}.OpenAPIModelName():                     schema_k8sio_api_scheduling_v1beta1_TopologyConstraint(ref),
+		schedulingv1beta1.TypedLocalObjectReference{}.OpenAPIModelName():              schema_k8sio_api_scheduling_v1beta1_TypedLocalObjectReference(ref),
+		schedulingv1beta1.Workload{}.OpenAPIModelName():                               schema_k8sio_api_scheduling_v1beta1_Workload(ref),
+		schedulingv1beta1.WorkloadList{}.OpenAPIModelName():                           schema_k8sio_api_scheduling_v1beta1_WorkloadList(ref),
+		schedulingv1beta1.WorkloadReference{}.OpenAPIModelName():                      schema_k8sio_api_scheduling_v1beta1_WorkloadReference(ref),
+		schedulingv1beta1.WorkloadSpec{}.OpenAPIModelName():                           schema_k8sio_api_scheduling_v1beta1_WorkloadSpec(ref),
 	}
 }
 
@@ -5077,5 +5108,1214 @@ func schema_k8sio_api_extensions_v1beta1_ScaleStatus(ref common.ReferenceCallbac
 				Required: []string{"replicas"},
 			},
 		},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_AllCompositeDisruptionMode(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AllCompositeDisruptionMode means that children of a CompositePodGroup can only be disrupted or preempted together.",
+				Type:        []string{"object"},
+			},
+		},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_AllDisruptionMode(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AllDisruptionMode specifies that children can only be disrupted together.",
+				Type:        []string{"object"},
+			},
+		},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_BasicSchedulingPolicy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BasicSchedulingPolicy indicates that standard Kubernetes scheduling behavior should be used.",
+				Type:        []string{"object"},
+			},
+		},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_CompositeBasicSchedulingPolicy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CompositeBasicSchedulingPolicy indicates that the groups belonging to the composite group should be scheduled independently.",
+				Type:        []string{"object"},
+			},
+		},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_CompositeDisruptionMode(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CompositeDisruptionMode defines how individual entities within a composite pod group can be disrupted. Exactly one mode must be set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"single": {
+						SchemaProps: spec.SchemaProps{
+							Description: "single specifies that children groups can be disrupted independently from each other.",
+							Ref:         ref(schedulingv1beta1.SingleCompositeDisruptionMode{}.OpenAPIModelName()),
+						},
+					},
+					"all": {
+						SchemaProps: spec.SchemaProps{
+							Description: "all specifies that all children groups can only be disrupted together.",
+							Ref:         ref(schedulingv1beta1.AllCompositeDisruptionMode{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+			VendorExtensible: spec.VendorExtensible{
+				Extensions: spec.Extensions{
+					"x-kubernetes-unions": []interface{}{
+						map[string]interface{}{
+							"fields-to-discriminateBy": map[string]interface{}{
+								"all":    "All",
+								"single": "Single",
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.AllCompositeDisruptionMode{}.OpenAPIModelName(), schedulingv1beta1.SingleCompositeDisruptionMode{}.OpenAPIModelName()},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_CompositeGangSchedulingPolicy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CompositeGangSchedulingPolicy indicates that the groups belonging to the composite group should be scheduled using all-or-nothing semantics.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"minGroupCount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "minGroupCount is the minimum number of child groups that must be schedulable or scheduled at the same time for the scheduler to admit the entire group. It must be a positive integer.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"minGroupCount"},
+			},
+		},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_CompositePodGroupSchedulingConstraints(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CompositePodGroupSchedulingConstraints defines scheduling constraints (e.g. topology) for a CompositePodGroup.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"topology": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "topology defines the topology constraints for the composite pod group. Currently only a single topology constraint can be specified. This may change in the future.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(schedulingv1beta1.TopologyConstraint{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.TopologyConstraint{}.OpenAPIModelName()},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_CompositePodGroupSchedulingPolicy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CompositePodGroupSchedulingPolicy defines the scheduling configuration for a CompositePodGroup. Exactly one policy must be set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"basic": {
+						SchemaProps: spec.SchemaProps{
+							Description: "basic specifies that the groups of this composite group should be scheduled independently. This field is immutable.",
+							Ref:         ref(schedulingv1beta1.CompositeBasicSchedulingPolicy{}.OpenAPIModelName()),
+						},
+					},
+					"gang": {
+						SchemaProps: spec.SchemaProps{
+							Description: "gang specifies that the groups of this composite group should be scheduled using all-or-nothing semantics.",
+							Ref:         ref(schedulingv1beta1.CompositeGangSchedulingPolicy{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+			VendorExtensible: spec.VendorExtensible{
+				Extensions: spec.Extensions{
+					"x-kubernetes-unions": []interface{}{
+						map[string]interface{}{
+							"fields-to-discriminateBy": map[string]interface{}{
+								"basic": "Basic",
+								"gang":  "Gang",
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.CompositeBasicSchedulingPolicy{}.OpenAPIModelName(), schedulingv1beta1.CompositeGangSchedulingPolicy{}.OpenAPIModelName()},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_CompositePodGroupTemplate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CompositePodGroupTemplate represents a template for a CompositePodGroup with a scheduling policy.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is a unique identifier for the CompositePodGroupTemplate within the Workload. It must be a DNS label. This field is required.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"schedulingPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "schedulingPolicy defines the scheduling policy for this template.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(schedulingv1beta1.CompositePodGroupSchedulingPolicy{}.OpenAPIModelName()),
+						},
+					},
+					"schedulingConstraints": {
+						SchemaProps: spec.SchemaProps{
+							Description: "schedulingConstraints defines optional scheduling constraints (e.g. topology) for this CompositePodGroupTemplate. This field is immutable.",
+							Ref:         ref(schedulingv1beta1.CompositePodGroupSchedulingConstraints{}.OpenAPIModelName()),
+						},
+					},
+					"disruptionMode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "disruptionMode defines the mode in which a given CompositePodGroup can be disrupted. One of Single, All. This field is immutable.",
+							Ref:         ref(schedulingv1beta1.CompositeDisruptionMode{}.OpenAPIModelName()),
+						},
+					},
+					"priorityClassName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "priorityClassName indicates the priority that should be considered when scheduling a composite pod group created from this template. If no priority class is specified, admission control can set this to the global default priority class if it exists. Otherwise, composite pod groups created from this template will have the priority set to zero. This field is immutable.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"priority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "priority is the value of priority of composite pod groups created from this template. Various system components use this field to find the priority of the composite pod group. When Priority Admission Controller is enabled, it prevents users from setting this field. The admission controller populates this field from PriorityClassName. The higher the value, the higher the priority. This field is immutable.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"preemptionPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "preemptionPolicy is the Policy for preempting pods/podgroups with lower priority. One of Never, PreemptLowerPriority. This field is immutable. This field is available only when the PodGroupPreemptionPolicy feature gate is enabled.\n\n\nPossible enum values:\n - `\"Never\"` means that pod never preempts other pods with lower priority.\n - `\"PreemptLowerPriority\"` means that pod can preempt other pods with lower priority.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Never", "PreemptLowerPriority"},
+						},
+					},
+					"podGroupTemplates": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "podGroupTemplates is the list of templates for children PodGroups. The maximum number of templates is 8. At least one entry in CompositePodGroupTemplates or PodGroupTemplates must be set.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(schedulingv1beta1.PodGroupTemplate{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"compositePodGroupTemplates": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "compositePodGroupTemplates is the list of templates for children CompositePodGroups. The maximum number of templates is 8. At least one entry in CompositePodGroupTemplates or PodGroupTemplates must be set.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(schedulingv1beta1.CompositePodGroupTemplate{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"name", "schedulingPolicy"},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.CompositeDisruptionMode{}.OpenAPIModelName(), schedulingv1beta1.CompositePodGroupSchedulingConstraints{}.OpenAPIModelName(), schedulingv1beta1.CompositePodGroupSchedulingPolicy{}.OpenAPIModelName(), schedulingv1beta1.CompositePodGroupTemplate{}.OpenAPIModelName(), schedulingv1beta1.PodGroupTemplate{}.OpenAPIModelName()},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_DisruptionMode(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DisruptionMode defines how individual entities within a group can be disrupted. Exactly one mode can be set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"single": {
+						SchemaProps: spec.SchemaProps{
+							Description: "single specifies that children can be disrupted independently from each other.",
+							Ref:         ref(schedulingv1beta1.SingleDisruptionMode{}.OpenAPIModelName()),
+						},
+					},
+					"all": {
+						SchemaProps: spec.SchemaProps{
+							Description: "all specifies that all children can only be disrupted together.",
+							Ref:         ref(schedulingv1beta1.AllDisruptionMode{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+			VendorExtensible: spec.VendorExtensible{
+				Extensions: spec.Extensions{
+					"x-kubernetes-unions": []interface{}{
+						map[string]interface{}{
+							"fields-to-discriminateBy": map[string]interface{}{
+								"all":    "All",
+								"single": "Single",
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.AllDisruptionMode{}.OpenAPIModelName(), schedulingv1beta1.SingleDisruptionMode{}.OpenAPIModelName()},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_GangSchedulingPolicy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "GangSchedulingPolicy defines the parameters for gang scheduling.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"minCount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "minCount is the minimum number of pods that must be schedulable or scheduled at the same time for the scheduler to admit the entire group. It must be a positive integer. This field is mutable to support workload scaling.\n\nNote that the scheduler operates on an eventually consistent model. Updates to minCount may not be immediately reflected in scheduling decisions due to propagation delays. If minCount is updated while a scheduling cycle is in progress for that group, the new value may not take effect until the next cycle. Moreover, minCount is only enforced during scheduling, meaning that modifications to this field do not affect already-scheduled pods, applying only to those evaluated in future cycles.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"minCount"},
+			},
+		},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_PodGroup(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodGroup represents a runtime instance of pods grouped together. PodGroups are created by workload controllers (Job, LWS, JobSet, etc...) from Workload.podGroupTemplates. PodGroup API enablement is toggled by the GenericWorkload feature gate.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Default:     map[string]interface{}{},
+							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec defines the desired state of the PodGroup.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(schedulingv1beta1.PodGroupSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status represents the current observed state of the PodGroup.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(schedulingv1beta1.PodGroupStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.PodGroupSpec{}.OpenAPIModelName(), schedulingv1beta1.PodGroupStatus{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_PodGroupList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodGroupList contains a list of PodGroup resources.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items is the list of PodGroups.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(schedulingv1beta1.PodGroup{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.PodGroup{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_PodGroupResourceClaim(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodGroupResourceClaim references exactly one ResourceClaim, either directly or by naming a ResourceClaimTemplate which is then turned into a ResourceClaim for the PodGroup.\n\nIt adds a name to it that uniquely identifies the ResourceClaim inside the PodGroup. Pods that need access to the ResourceClaim define a matching reference in its own Spec.ResourceClaims. The Pod's claim must match all fields of the PodGroup's claim exactly.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name uniquely identifies this resource claim inside the PodGroup. This must be a DNS_LABEL.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resourceClaimName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceClaimName is the name of a ResourceClaim object in the same namespace as this PodGroup. The ResourceClaim will be reserved for the PodGroup instead of its individual pods.\n\nExactly one of ResourceClaimName and ResourceClaimTemplateName must be set.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resourceClaimTemplateName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceClaimTemplateName is the name of a ResourceClaimTemplate object in the same namespace as this PodGroup.\n\nThe template will be used to create a new ResourceClaim, which will be bound to this PodGroup. When this PodGroup is deleted, the ResourceClaim will also be deleted. The PodGroup name and resource name, along with a generated component, will be used to form a unique name for the ResourceClaim, which will be recorded in podgroup.status.resourceClaimStatuses.\n\nThis field is immutable and no changes will be made to the corresponding ResourceClaim by the control plane after creating the ResourceClaim.\n\nExactly one of ResourceClaimName and ResourceClaimTemplateName must be set.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_PodGroupResourceClaimStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodGroupResourceClaimStatus is stored in the PodGroupStatus for each PodGroupResourceClaim which references a ResourceClaimTemplate. It stores the generated name for the corresponding ResourceClaim.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name uniquely identifies this resource claim inside the PodGroup. This must match the name of an entry in podgroup.spec.resourceClaims, which implies that the string must be a DNS_LABEL.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resourceClaimName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceClaimName is the name of the ResourceClaim that was generated for the PodGroup in the namespace of the PodGroup. If this is unset, then generating a ResourceClaim was not necessary. The podgroup.spec.resourceClaims entry can be ignored in this case.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_PodGroupSchedulingConstraints(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodGroupSchedulingConstraints defines scheduling constraints (e.g. topology) for a PodGroup.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"topology": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "topology defines the topology constraints for the pod group. Currently only a single topology constraint can be specified. This may change in the future.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(schedulingv1beta1.TopologyConstraint{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.TopologyConstraint{}.OpenAPIModelName()},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_PodGroupSchedulingPolicy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodGroupSchedulingPolicy defines the scheduling configuration for a PodGroup. Exactly one policy must be set. The policy is chosen at creation time by setting either the Basic or Gang field. The PodGroup may not change policy after creation. Fields within chosen policy may be updated after creation when their individual fields allow it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"basic": {
+						SchemaProps: spec.SchemaProps{
+							Description: "basic specifies that the pods in this group should be scheduled using standard Kubernetes scheduling behavior. Setting this field at group creation time opts this group to basic scheduling; this field cannot be changed afterward.",
+							Ref:         ref(schedulingv1beta1.BasicSchedulingPolicy{}.OpenAPIModelName()),
+						},
+					},
+					"gang": {
+						SchemaProps: spec.SchemaProps{
+							Description: "gang specifies that the pods in this group should be scheduled using all-or-nothing semantics. Setting this field at group creation time opts this group to gang scheduling; this field cannot be set or unset afterward. The minCount field within Gang scheduling policy remains mutable after group creation.",
+							Ref:         ref(schedulingv1beta1.GangSchedulingPolicy{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+			VendorExtensible: spec.VendorExtensible{
+				Extensions: spec.Extensions{
+					"x-kubernetes-unions": []interface{}{
+						map[string]interface{}{
+							"fields-to-discriminateBy": map[string]interface{}{
+								"basic": "Basic",
+								"gang":  "Gang",
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.BasicSchedulingPolicy{}.OpenAPIModelName(), schedulingv1beta1.GangSchedulingPolicy{}.OpenAPIModelName()},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_PodGroupSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodGroupSpec defines the desired state of a PodGroup.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"parentCompositePodGroupName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "parentCompositePodGroupName contains the name of the parent composite pod group within the same namespace as this pod group. If it's nil, then this pod group is a root of a workload's hierarchy. This field is used only when the CompositePodGroup feature gate is enabled. This field is immutable.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"workloadRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "workloadRef references an optional PodGroup template within the Workload object that was used to create the PodGroup. This field is immutable.",
+							Ref:         ref(schedulingv1beta1.WorkloadReference{}.OpenAPIModelName()),
+						},
+					},
+					"schedulingPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "schedulingPolicy defines the scheduling policy for this instance of the PodGroup. Controllers are expected to fill this field by copying it from a PodGroupTemplate.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(schedulingv1beta1.PodGroupSchedulingPolicy{}.OpenAPIModelName()),
+						},
+					},
+					"schedulingConstraints": {
+						SchemaProps: spec.SchemaProps{
+							Description: "schedulingConstraints defines optional scheduling constraints (e.g. topology) for this PodGroup. Controllers are expected to fill this field by copying it from a PodGroupTemplate. This field is immutable. This field is only available when the TopologyAwareWorkloadScheduling feature gate is enabled.",
+							Ref:         ref(schedulingv1beta1.PodGroupSchedulingConstraints{}.OpenAPIModelName()),
+						},
+					},
+					"resourceClaims": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge,retainKeys",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceClaims defines which ResourceClaims may be shared among Pods in the group. Pods consume the devices allocated to a PodGroup's claim by defining a claim in its own Spec.ResourceClaims that matches the PodGroup's claim exactly. The claim must have the same name and refer to the same ResourceClaim or ResourceClaimTemplate.\n\nThis is a beta-level field and requires that the DRAWorkloadResourceClaims feature gate is enabled.\n\nThis field is immutable.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(schedulingv1beta1.PodGroupResourceClaim{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"disruptionMode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "disruptionMode defines the mode in which a given PodGroup can be disrupted. Controllers are expected to fill this field by copying it from a PodGroupTemplate. One of Single, All. Defaults to Single if unset. This field is immutable.",
+							Default:     map[string]interface{}{"single": map[string]interface{}{}},
+							Ref:         ref(schedulingv1beta1.DisruptionMode{}.OpenAPIModelName()),
+						},
+					},
+					"priorityClassName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "priorityClassName defines the priority that should be considered when scheduling this pod group. Controllers are expected to fill this field by copying it from a PodGroupTemplate. Otherwise, it is validated and resolved similarly to the PriorityClassName on PodGroupTemplate (i.e. if no priority class is specified, admission control can set this to the global default priority class if it exists. Otherwise, the pod group's priority will be zero). This field is immutable.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"priority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "priority is the value of priority of this pod group. Various system components use this field to find the priority of the pod group. When Priority Admission Controller is enabled, it prevents users from setting this field. The admission controller populates this field from PriorityClassName. The higher the value, the higher the priority. This field is immutable.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"preemptionPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "preemptionPolicy is the Policy for preempting pods/podgroups with lower priority. One of Never, PreemptLowerPriority. Defaults to PreemptLowerPriority if unset. When Priority Admission Controller is enabled, it populates this field from PriorityClassName, and defaults to PreemptLowerPriority if value is unset in PriorityClass. This field is immutable. This field is available only when the PodGroupPreemptionPolicy feature gate is enabled.\n\n\nPossible enum values:\n - `\"Never\"` means that pod never preempts other pods with lower priority.\n - `\"PreemptLowerPriority\"` means that pod can preempt other pods with lower priority.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Never", "PreemptLowerPriority"},
+						},
+					},
+				},
+				Required: []string{"schedulingPolicy"},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.DisruptionMode{}.OpenAPIModelName(), schedulingv1beta1.PodGroupResourceClaim{}.OpenAPIModelName(), schedulingv1beta1.PodGroupSchedulingConstraints{}.OpenAPIModelName(), schedulingv1beta1.PodGroupSchedulingPolicy{}.OpenAPIModelName(), schedulingv1beta1.WorkloadReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_PodGroupStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodGroupStatus represents information about the status of a pod group.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions represent the latest observations of the PodGroup's state.\n\nKnown condition types: - \"PodGroupInitiallyScheduled\": Indicates whether the scheduling requirement has been satisfied. Once this condition transitions to True, it serves as a terminal state and will never revert to False, even if pods are subsequently evicted and group constraints are no longer met. - \"DisruptionTarget\": Indicates whether the PodGroup is about to be terminated\n  due to disruption such as preemption.\n\nKnown reasons for the PodGroupInitiallyScheduled condition: - \"Unschedulable\": The PodGroup cannot be scheduled due to resource constraints,\n  affinity/anti-affinity rules, or insufficient capacity for the gang.\n- \"SchedulerError\": The PodGroup cannot be scheduled due to some internal error\n  that happened during scheduling, for example due to nodeAffinity parsing errors.\n\nKnown reasons for the DisruptionTarget condition: - \"PreemptionByScheduler\": The PodGroup was preempted by the scheduler to make room for\n  higher-priority PodGroups or Pods.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref("io.k8s.apimachinery.pkg.apis.meta.v1.Condition"),
+									},
+								},
+							},
+						},
+					},
+					"resourceClaimStatuses": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge,retainKeys",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceClaimStatuses is status of resource claims.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(schedulingv1beta1.PodGroupResourceClaimStatus{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.PodGroupResourceClaimStatus{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.Condition"},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_PodGroupTemplate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodGroupTemplate represents a template for a set of pods with a scheduling policy.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is a unique identifier for the PodGroupTemplate within the Workload. It must be a DNS label. This field is immutable.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"schedulingPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "schedulingPolicy defines the scheduling policy for this PodGroupTemplate.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(schedulingv1beta1.PodGroupSchedulingPolicy{}.OpenAPIModelName()),
+						},
+					},
+					"schedulingConstraints": {
+						SchemaProps: spec.SchemaProps{
+							Description: "schedulingConstraints defines optional scheduling constraints (e.g. topology) for this PodGroupTemplate. This field is only available when the TopologyAwareWorkloadScheduling feature gate is enabled. This field is immutable.",
+							Ref:         ref(schedulingv1beta1.PodGroupSchedulingConstraints{}.OpenAPIModelName()),
+						},
+					},
+					"resourceClaims": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge,retainKeys",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceClaims defines which ResourceClaims may be shared among Pods in the group. Pods consume the devices allocated to a PodGroup's claim by defining a claim in its own Spec.ResourceClaims that matches the PodGroup's claim exactly. The claim must have the same name and refer to the same ResourceClaim or ResourceClaimTemplate.\n\nThis is a beta-level field and requires that the DRAWorkloadResourceClaims feature gate is enabled.\n\nThis field is immutable.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(schedulingv1beta1.PodGroupResourceClaim{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"disruptionMode": {
+						SchemaProps: spec.SchemaProps{
+							Description: "disruptionMode defines the mode in which a given PodGroup can be disrupted. One of Single, All. This field is immutable.",
+							Ref:         ref(schedulingv1beta1.DisruptionMode{}.OpenAPIModelName()),
+						},
+					},
+					"priorityClassName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "priorityClassName indicates the priority that should be considered when scheduling a pod group created from this template. This field is immutable.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"priority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "priority is the value of priority of pod groups created from this template. Various system components use this field to find the priority of the pod group. The higher the value, the higher the priority. This field is immutable.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"preemptionPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "preemptionPolicy is the Policy for preempting pods/podgroups with lower priority. One of Never, PreemptLowerPriority. This field is immutable. This field is available only when the PodGroupPreemptionPolicy feature gate is enabled.\n\n\nPossible enum values:\n - `\"Never\"` means that pod never preempts other pods with lower priority.\n - `\"PreemptLowerPriority\"` means that pod can preempt other pods with lower priority.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Never", "PreemptLowerPriority"},
+						},
+					},
+				},
+				Required: []string{"name", "schedulingPolicy"},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.DisruptionMode{}.OpenAPIModelName(), schedulingv1beta1.PodGroupResourceClaim{}.OpenAPIModelName(), schedulingv1beta1.PodGroupSchedulingConstraints{}.OpenAPIModelName(), schedulingv1beta1.PodGroupSchedulingPolicy{}.OpenAPIModelName()},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_PriorityClass(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DEPRECATED - This group version of PriorityClass is deprecated by scheduling.k8s.io/v1/PriorityClass. PriorityClass defines mapping from a priority class name to the priority integer value. The value can be any valid integer.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Default:     map[string]interface{}{},
+							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "value represents the integer value of this priority class. This is the actual priority that pods receive when they have the name of this class in their pod spec.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"globalDefault": {
+						SchemaProps: spec.SchemaProps{
+							Description: "globalDefault specifies whether this PriorityClass should be considered as the default priority for pods that do not have any priority class. Only one PriorityClass can be marked as `globalDefault`. However, if more than one PriorityClasses exists with their `globalDefault` field set to true, the smallest value of such global default PriorityClasses will be used as the default priority.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"description": {
+						SchemaProps: spec.SchemaProps{
+							Description: "description is an arbitrary string that usually provides guidelines on when this priority class should be used.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"preemptionPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "preemptionPolicy is the Policy for preempting pods with lower priority. One of Never, PreemptLowerPriority. Defaults to PreemptLowerPriority if unset.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			"io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_PriorityClassList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PriorityClassList is a collection of priority classes.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Default:     map[string]interface{}{},
+							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items is the list of PriorityClasses",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(schedulingv1beta1.PriorityClass{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.PriorityClass{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_SingleCompositeDisruptionMode(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SingleCompositeDisruptionMode means that individual children of a CompositePodGroup can be disrupted or preempted independently.",
+				Type:        []string{"object"},
+			},
+		},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_SingleDisruptionMode(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SingleDisruptionMode specifies that children can be disrupted independently.",
+				Type:        []string{"object"},
+			},
+		},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_TopologyConstraint(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TopologyConstraint defines a topology constraint for a PodGroup.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "key specifies the key of the node label representing the topology domain. All pods within the PodGroup must be colocated within the same domain instance. Different PodGroups can land on different domain instances even if they derive from the same PodGroupTemplate. Examples: \"topology.kubernetes.io/rack\"",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"key"},
+			},
+		},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_TypedLocalObjectReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TypedLocalObjectReference allows to reference typed object inside the same namespace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"apiGroup": {
+						SchemaProps: spec.SchemaProps{
+							Description: "apiGroup is the group for the resource being referenced. If apiGroup is empty, the specified Kind must be in the core API group. For any other third-party types, setting apiGroup is required. It must be a DNS subdomain.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is the type of resource being referenced. It must be a path segment name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of resource being referenced. It must be a path segment name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"kind", "name"},
+			},
+		},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_Workload(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Workload allows for expressing scheduling constraints that should be used when managing the lifecycle of workloads from the scheduling perspective, including scheduling, preemption, eviction and other phases. Workload API enablement is toggled by the GenericWorkload feature gate.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Default:     map[string]interface{}{},
+							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec defines the desired behavior of a Workload.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(schedulingv1beta1.WorkloadSpec{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.WorkloadSpec{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_WorkloadList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkloadList contains a list of Workload resources.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items is the list of Workloads.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(schedulingv1beta1.Workload{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.Workload{}.OpenAPIModelName(), "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_WorkloadReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkloadReference references the Workload object together with the template that was used to create a particular PodGroup.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"workloadName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "workloadName is the name of the Workload object that contains a template that was used when creating a pod group. It must be a DNS name. This field is required.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"templateName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "templateName is the name of a template within the Workload object that was used to create a pod group. It must be a DNS label. This field is required.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"workloadName", "templateName"},
+			},
+		},
+	}
+}
+
+func schema_k8sio_api_scheduling_v1beta1_WorkloadSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkloadSpec defines the desired state of a Workload.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"controllerRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "controllerRef is an optional reference to the controlling object, such as a Deployment or Job. This field is intended for use by tools like CLIs to provide a link back to the original workload definition. This field is immutable.",
+							Ref:         ref(schedulingv1beta1.TypedLocalObjectReference{}.OpenAPIModelName()),
+						},
+					},
+					"podGroupTemplates": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "podGroupTemplates is the list of templates that make up the Workload. The maximum number of templates is 8. Templates cannot be added or removed after the workload is created. Existing templates may still be updated where their individual fields allow it. Exactly one of CompositePodGroupTemplates and PodGroupTemplates must be set.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(schedulingv1beta1.PodGroupTemplate{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"compositePodGroupTemplates": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "compositePodGroupTemplates is the list of CompositePodGroup templates that make up the Workload. The maximum number of templates is 8. This field is immutable. Exactly one of CompositePodGroupTemplates and PodGroupTemplates must be set.\n\nThis field is used only when the CompositePodGroup feature gate is enabled.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(schedulingv1beta1.CompositePodGroupTemplate{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			schedulingv1beta1.CompositePodGroupTemplate{}.OpenAPIModelName(), schedulingv1beta1.PodGroupTemplate{}.OpenAPIModelName(), schedulingv1beta1.TypedLocalObjectReference{}.OpenAPIModelName()},
 	}
 }

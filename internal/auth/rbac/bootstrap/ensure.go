@@ -28,8 +28,8 @@ const (
 // Ensure creates the default policy in a cluster. It reads each kind once and writes only objects
 // that are missing or lack rules or subjects, so that every start but the first costs four lists.
 // It may run on several servers at the same time.
-func Ensure(ctx context.Context, client kubernetes.Interface) error {
-	return ensure(ctx, client, Default())
+func Ensure(ctx context.Context, client kubernetes.Interface, features Optional) error {
+	return ensure(ctx, client, Default(features))
 }
 
 func ensure(ctx context.Context, client kubernetes.Interface, policy Policy) error {

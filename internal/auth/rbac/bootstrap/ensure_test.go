@@ -34,7 +34,7 @@ func count(client *fake.Clientset) map[string]int {
 // small returns a part of the policy with objects of each kind, because the fake client is too slow
 // for the whole policy in every test.
 func small() Policy {
-	p := Default()
+	p := Default(Optional{})
 	other := func(name string) bool {
 		return !slices.Contains([]string{"view", "system:kube-dns", "system:heapster", "system:monitoring", "system:basic-user", "system:controller:token-cleaner"}, name)
 	}
@@ -48,16 +48,16 @@ func small() Policy {
 func TestEnsureWritesOnce(t *testing.T) {
 	ctx := context.Background()
 	client := fake.NewClientset()
-	if err := Ensure(ctx, client); err != nil {
+	if err := Ensure(ctx, client, Optional{}); err != nil {
 		t.Fatal(err)
 	}
-	p := Default()
+	p := Default(Optional{})
 	total := len(p.ClusterRoles) + len(p.ClusterRoleBindings) + len(p.Roles) + len(p.RoleBindings)
 	if diff := cmp.Diff(map[string]int{"list": 4, "create": total}, count(client)); diff != "" {
 		t.Errorf("first start (-want +got):\n%s", diff)
 	}
 	client.ClearActions()
-	if err := Ensure(ctx, client); err != nil {
+	if err := Ensure(ctx, client, Optional{}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]int{"list": 4}, count(client)); diff != "" {
@@ -197,7 +197,7 @@ func TestEnsureReportsWhichObjectFailed(t *testing.T) {
 }
 
 func TestGatheredRoles(t *testing.T) {
-	p := Default()
+	p := Default(Optional{})
 	find := func(name string) rbacv1.ClusterRole {
 		i := slices.IndexFunc(p.ClusterRoles, func(r rbacv1.ClusterRole) bool { return r.Name == name })
 		return p.ClusterRoles[i]

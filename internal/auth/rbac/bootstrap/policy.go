@@ -27,8 +27,14 @@ type Policy struct {
 	RoleBindings        []rbacv1.RoleBinding
 }
 
+// Optional are the features that add rules to the policy.
+type Optional struct {
+	// Gangs is whether PodGroups are served.
+	Gangs bool
+}
+
 // Default returns the policy of a new cluster. The caller may change it.
-func Default() Policy {
+func Default(features Optional) Policy {
 	var p Policy
 	p.addClusterRoles()
 	p.addControllers()
@@ -36,6 +42,9 @@ func Default() Policy {
 	p.addNamespaced()
 	p.addOwnership()
 	p.addLocalPath()
+	if features.Gangs {
+		p.addGangs()
+	}
 	p.gather()
 	return p
 }
@@ -63,6 +72,7 @@ const (
 	policy                = "policy"
 	rbac                  = rbacv1.GroupName
 	resource              = "resource.k8s.io"
+	scheduling            = "scheduling.k8s.io"
 	storage               = "storage.k8s.io"
 	storagemigration      = "storagemigration.k8s.io"
 	anyGroup              = rbacv1.APIGroupAll

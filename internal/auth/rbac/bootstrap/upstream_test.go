@@ -40,7 +40,7 @@ func TestSameAsUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	p := Default()
+	p := Default(Optional{})
 	for i := range p.ClusterRoles {
 		got = append(got, digest(t, "ClusterRole", &p.ClusterRoles[i]))
 	}

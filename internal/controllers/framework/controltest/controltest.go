@@ -24,6 +24,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,7 +85,7 @@ func lists() []client.ObjectList {
 		&appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &appsv1.DaemonSetList{}, &appsv1.StatefulSetList{}, &appsv1.ControllerRevisionList{},
 		&batchv1.JobList{}, &batchv1.CronJobList{}, &policyv1.PodDisruptionBudgetList{}, &discoveryv1.EndpointSliceList{},
 		&storagev1.VolumeAttributesClassList{}, &storagev1.StorageClassList{}, &storagev1.VolumeAttachmentList{}, &storagev1.CSIDriverList{},
-		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceClaimTemplateList{},
+		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceClaimTemplateList{}, &schedulingv1beta1.PodGroupList{},
 	}
 }
 
@@ -123,6 +124,7 @@ func builder() *fake.ClientBuilder {
 	utilruntime.Must(policyv1.AddToScheme(scheme))
 	utilruntime.Must(storagev1.AddToScheme(scheme))
 	utilruntime.Must(resourcev1.AddToScheme(scheme))
+	scheme.AddKnownTypes(schedulingv1beta1.SchemeGroupVersion, &schedulingv1beta1.PodGroup{}, &schedulingv1beta1.PodGroupList{})
 	// Controllers watch the metadata of CRDs.
 	scheme.AddKnownTypeWithName(crds.WithKind("CustomResourceDefinition"), &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(crds.WithKind("CustomResourceDefinitionList"), &metav1.PartialObjectMetadataList{})

@@ -3,12 +3,22 @@
 
 package podspec
 
-import v1 "k8s.io/api/core/v1"
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
+)
 
 // DropAlphaFields clears fields of features that are disabled in Kubernetes v1.37, as decoding
-// drops unknown fields. PrepareForCreate and PrepareForUpdate call it first.
-func DropAlphaFields(pod *v1.Pod) {
-	DropAlphaSpecFields(&pod.Spec)
+// drops unknown fields. PrepareForCreate and PrepareForUpdate call it first; old is nil on create.
+func DropAlphaFields(ctx context.Context, pod, old *v1.Pod) {
+	var before *v1.PodSpec
+	if old != nil {
+		before = &old.Spec
+	}
+	DropAlphaSpecFields(ctx, &pod.Spec, before)
 	pod.Status.NodeAllocatableResourceClaimStatuses = nil
 	pod.Status.VolumeHealth = nil
 	for _, statuses := range [][]v1.ContainerStatus{
@@ -23,15 +33,35 @@ func DropAlphaFields(pod *v1.Pod) {
 }
 
 // DropAlphaSpecFields is DropAlphaFields for a spec without a pod, such as that of a template.
-func DropAlphaSpecFields(spec *v1.PodSpec) {
+func DropAlphaSpecFields(ctx context.Context, spec, old *v1.PodSpec) {
 	spec.EvictionResponders = nil
-	spec.SchedulingGroup = nil
+	// Pods of a group remain in it when the server no longer serves groups.
+	if inGroup := old != nil && old.SchedulingGroup != nil; !inGroup && !generic.Gangs(ctx) {
+		spec.SchedulingGroup = nil
+	}
 	for i := range spec.Volumes {
 		dropAlphaVolumeFields(&spec.Volumes[i])
 	}
 	for _, container := range allContainers(spec, nil) {
 		dropAlphaContainerFields(container)
 	}
+}
+
+// DropAlphaTemplateFields is DropAlphaSpecFields for the template of an object. The template may be
+// nil, and old is nil on create.
+func DropAlphaTemplateFields[T any](ctx context.Context, obj, old T, template func(T) *v1.PodTemplateSpec) {
+	now := template(obj)
+	if now == nil {
+		return
+	}
+	var none T
+	var before *v1.PodSpec
+	if any(old) != any(none) {
+		if t := template(old); t != nil {
+			before = &t.Spec
+		}
+	}
+	DropAlphaSpecFields(ctx, &now.Spec, before)
 }
 
 func dropAlphaContainerFields(container *v1.Container) {

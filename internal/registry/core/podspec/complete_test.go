@@ -4,6 +4,7 @@
 package podspec
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/registry/check"
 	"github.com/kindred-project/kindred/internal/registry/check/checktest"
+	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
 func TestCompleteSelectors(t *testing.T) {
@@ -96,8 +98,38 @@ func TestDropAlphaFields(t *testing.T) {
 		}}}},
 	}
 	pod.Status.VolumeHealth = []v1.PodVolumeHealth{{Name: "data"}}
-	DropAlphaFields(pod)
+	DropAlphaFields(t.Context(), pod, nil)
 	if diff := cmp.Diff(want, pod); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
+	}
+}
+
+func TestSchedulingGroupIsKeptIfServedOrStored(t *testing.T) {
+	group := &v1.PodSchedulingGroup{PodGroupName: new("g")}
+	member := &v1.Pod{Spec: v1.PodSpec{SchedulingGroup: group}}
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		old  *v1.Pod
+		want *v1.PodSchedulingGroup
+	}{
+		"not served": {t.Context(), nil, nil},
+		"served":     {generic.WithGangs(t.Context()), nil, group},
+		"stored":     {t.Context(), member, group},
+		"not stored": {t.Context(), &v1.Pod{}, nil},
+	} {
+		pod := member.DeepCopy()
+		DropAlphaFields(test.ctx, pod, test.old)
+		if diff := cmp.Diff(test.want, pod.Spec.SchedulingGroup); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		template := &v1.PodTemplate{Template: v1.PodTemplateSpec{Spec: member.DeepCopy().Spec}}
+		var old *v1.PodTemplate
+		if test.old != nil {
+			old = &v1.PodTemplate{Template: v1.PodTemplateSpec{Spec: test.old.Spec}}
+		}
+		DropAlphaTemplateFields(test.ctx, template, old, func(t *v1.PodTemplate) *v1.PodTemplateSpec { return &t.Template })
+		if diff := cmp.Diff(test.want, template.Template.Spec.SchedulingGroup); diff != "" {
+			t.Errorf("%s, template (-want +got):\n%s", name, diff)
+		}
 	}
 }

@@ -44,7 +44,7 @@ func FuzzValidatePod(f *testing.F) {
 			t.Error("a check changed the pod")
 		}
 
-		DropAlphaFields(pod)
+		DropAlphaFields(t.Context(), pod, nil)
 		Complete(pod)
 		ValidatePodCreate(&check.Checker{}, pod)
 	})

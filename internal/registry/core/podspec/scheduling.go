@@ -80,6 +80,19 @@ func (c *specChecker) schedulingGates(path *field.Path) {
 	}
 }
 
+func (c *specChecker) schedulingGroup(path *field.Path) {
+	group := c.spec.SchedulingGroup
+	if group == nil {
+		return
+	}
+	path = path.Child("podGroupName")
+	if group.PodGroupName == nil {
+		c.Invalid(path, group.PodGroupName, "must specify one of: `podGroupName`")
+		return
+	}
+	c.DNSSubdomain(path, *group.PodGroupName)
+}
+
 const (
 	requiredTerms  = "requiredDuringSchedulingIgnoredDuringExecution"
 	preferredTerms = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -137,6 +137,9 @@ func TestGates(t *testing.T) {
 				`spec.schedulingGates[2]: Invalid value: "a b": ` + qualified,
 			},
 		},
+		"no group":         {change: spec(func(spec *v1.PodSpec) { spec.SchedulingGroup = &v1.PodSchedulingGroup{} }), want: []string{"spec.schedulingGroup.podGroupName: Invalid value: null: must specify one of: `podGroupName`"}},
+		"group":            {change: spec(func(spec *v1.PodSpec) { spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("a.b")} })},
+		"name of no group": {change: spec(func(spec *v1.PodSpec) { spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("A")} }), want: []string{`spec.schedulingGroup.podGroupName: Invalid value: "A": ` + subdomain}},
 		"readiness": {
 			change: spec(func(spec *v1.PodSpec) { spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "a b"}} }),
 			want:   []string{`spec.readinessGates[0].conditionType: Invalid value: "a b": ` + qualified},

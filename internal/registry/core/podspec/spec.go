@@ -75,6 +75,7 @@ func (c *specChecker) podSpec(path *field.Path) {
 		ValidateResourceRequirements(c.Checker, &v1.ResourceRequirements{Limits: spec.Overhead}, nil, path.Child("overhead"))
 	}
 	c.os(path)
+	c.schedulingGroup(path.Child("schedulingGroup"))
 	c.fileKeyVolumes(path)
 }
 
