@@ -17,6 +17,7 @@ import (
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
+	aggregatoropenapi "k8s.io/kube-aggregator/pkg/generated/openapi"
 )
 
 // Priorities of groups in discovery, by which kubectl resolves short names. Custom groups follow
@@ -43,6 +44,7 @@ func (s *Server) newAggregator(g genericapiserver.Config, c Config, next generic
 	}
 	proxy := kept.Pair()
 	g.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
+	s.describe(&g, aggregatoropenapi.GetOpenAPIDefinitions)
 	g.SkipOpenAPIInstallation = true
 	g.MergedResourceConfig = aggregatorapiserver.DefaultAPIResourceConfigSource()
 	g.RESTOptionsGetter = libraryResources(c.Backend, g, aggregatorscheme.Codecs.LegacyCodec(apiregistrationv1.SchemeGroupVersion), apiregistrationv1.SchemeGroupVersion)

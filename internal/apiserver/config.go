@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
-	"k8s.io/apiserver/pkg/endpoints/openapi"
+	endpoints "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -113,12 +113,8 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	g.MergedResourceConfig = s.enabled
 	g.EquivalentResourceRegistry = runtime.NewEquivalentResourceRegistryWithIdentity(s.storedAs)
 
-	namer := openapi.NewDefinitionNamer(s.external, extensionsScheme(), aggregatorScheme(), ownershipScheme(), metricsScheme())
-	definitions := s.openAPIDefinitions()
-	g.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
-	g.OpenAPIConfig.Info.Title = "Kubernetes"
-	g.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
-	g.OpenAPIV3Config.Info.Title = "Kubernetes"
+	s.namer = endpoints.NewDefinitionNamer(s.external, extensionsScheme(), aggregatorScheme(), ownershipScheme(), metricsScheme())
+	s.describe(g, s.openAPIDefinitions())
 
 	plugins, err := c.Backend.Encrypt(s.lifetime, c.Encryption, g.APIServerID)
 	if err != nil {

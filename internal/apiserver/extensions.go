@@ -6,6 +6,7 @@ package apiserver
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	apiextensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
@@ -22,6 +23,7 @@ import (
 // the chain.
 func (s *Server) newExtensions(g genericapiserver.Config, c Config) (*apiextensions.CustomResourceDefinitions, error) {
 	g.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
+	s.describe(&g, apiextensionsopenapi.GetOpenAPIDefinitions)
 	g.MergedResourceConfig = apiextensions.DefaultAPIResourceConfigSource()
 	g.RESTOptionsGetter = libraryResources(c.Backend, g, apiextensions.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion), apiextensionsv1.SchemeGroupVersion)
 	extensions := &apiextensions.Config{

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
+	endpoints "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/client-go/informers"
@@ -50,7 +51,9 @@ type Server struct {
 	scheme    *runtime.Scheme
 	// external has only the versioned types, for OpenAPI, whose namer would publish the internal
 	// ones too. It is client-go's scheme.
-	external  *runtime.Scheme
+	external *runtime.Scheme
+	// namer names the types in OpenAPI.
+	namer     *endpoints.DefinitionNamer
 	informers informers.SharedInformerFactory
 	// started is closed once the informers run. lifetime is the context of background work: it
 	// begins with New, before there is the context of Run, and ends with the server.
@@ -150,6 +153,7 @@ func (s *Server) build(c Config) error {
 		return fmt.Errorf("built-in groups: %w", err)
 	}
 	access.serveIssuer(main)
+	s.serveDocuments(main, g, c.RuntimeConfig)
 	s.aggregator, err = s.newAggregator(*g, c, main, extensions.Informers)
 	if err != nil {
 		return fmt.Errorf("aggregation: %w", err)
@@ -233,6 +237,7 @@ const startLimit = 5 * time.Second
 
 // newMain returns the server of the built-in groups.
 func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapiserver.DelegationTarget) (*genericapiserver.GenericAPIServer, error) {
+	g.SkipOpenAPIInstallation = true // serveDocuments does it
 	main, err := g.Complete(s.informers).New("kube-apiserver", next)
 	if err != nil {
 		return nil, err

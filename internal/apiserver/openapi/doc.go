@@ -7,3 +7,4 @@
 package openapi
 
 //go:generate ./generate.sh
+//go:generate go test .. -count 1 -run ^TestHashesOfDocuments$ -update
