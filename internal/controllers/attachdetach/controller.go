@@ -41,6 +41,8 @@ type reconciler struct {
 
 	// memory has what the API does not, by volume and node. Only the one worker uses it.
 	memory map[volume]map[string]*seen
+	// orphans has the names of the attachments that had no PersistentVolume when the controller started; nil before.
+	orphans map[string]bool
 }
 
 // seen is the controller's memory of a place.

@@ -51,8 +51,16 @@ func newBench(t *testing.T, objs ...client.Object) *bench {
 	w := controltest.New(t, append(objs, v, claim, newNode("a"), newNode("b"))...)
 	v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "data", UID: claim.UID}
 	w.Must(w.API.Update(ctx, v))
-	w.Index(v, persistentVolumeIndex, indexPersistentVolume)
+	w.Must(addIndexes(ctx, indexer{w}))
 	return &bench{w, newReconciler(w.Env()), t}
+}
+
+// indexer adds indexes to the cache of a World.
+type indexer struct{ *controltest.World }
+
+func (i indexer) IndexField(_ context.Context, kind client.Object, field string, values client.IndexerFunc) error {
+	i.Index(kind, field, values)
+	return nil
 }
 
 func newNode(name string) *corev1.Node {

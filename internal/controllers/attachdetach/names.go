@@ -4,11 +4,15 @@
 package attachdetach
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -56,8 +60,43 @@ func byRequest(req reconcile.Request) volume {
 	return volume{driver: req.Namespace, handle: req.Name}
 }
 
-// persistentVolumeIndex finds PersistentVolumes by the volume that they name.
-const persistentVolumeIndex = ".spec.csi.uniqueName"
+// attaches reports whether an attachment is the one of the volume to its node. Others may exist; they have other
+// names.
+func (v volume) attaches(a *storagev1.VolumeAttachment) bool {
+	return a.Spec.Attacher == v.driver && a.Name == v.attachmentName(a.Spec.NodeName)
+}
+
+// persistentVolumeOf returns the name of the PersistentVolume of an attachment, or "".
+func persistentVolumeOf(a *storagev1.VolumeAttachment) string {
+	return ptr.Deref(a.Spec.Source.PersistentVolumeName, "")
+}
+
+const (
+	// persistentVolumeIndex finds PersistentVolumes by the volume that they name.
+	persistentVolumeIndex = ".spec.csi.uniqueName"
+	// sourceIndex finds attachments by their PersistentVolume, and nodeIndex by their node.
+	sourceIndex = ".spec.source.persistentVolumeName"
+	nodeIndex   = ".spec.nodeName"
+)
+
+// addIndexes adds the indexes of the shared cache that the controller uses.
+func addIndexes(ctx context.Context, to client.FieldIndexer) error {
+	return errors.Join(
+		to.IndexField(ctx, &corev1.PersistentVolume{}, persistentVolumeIndex, indexPersistentVolume),
+		to.IndexField(ctx, &storagev1.VolumeAttachment{}, sourceIndex, indexAttachment(persistentVolumeOf)),
+		to.IndexField(ctx, &storagev1.VolumeAttachment{}, nodeIndex, indexAttachment(func(a *storagev1.VolumeAttachment) string { return a.Spec.NodeName })),
+	)
+}
+
+func indexAttachment(by func(*storagev1.VolumeAttachment) string) client.IndexerFunc {
+	return func(obj client.Object) []string {
+		a, ok := obj.(*storagev1.VolumeAttachment)
+		if !ok {
+			return nil
+		}
+		return []string{by(a)}
+	}
+}
 
 func indexPersistentVolume(obj client.Object) []string {
 	pv, ok := obj.(*corev1.PersistentVolume)

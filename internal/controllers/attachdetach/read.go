@@ -47,7 +47,7 @@ func (r *reconciler) places(ctx context.Context, v volume) (places []place, excl
 		}
 		exclusive = exclusive || len(users) > 0 && isExclusive(&pvs[i])
 	}
-	if err := r.addAttachments(ctx, v, on); err != nil {
+	if err := r.addAttachments(ctx, v, pvs, on); err != nil {
 		return nil, false, err
 	}
 	attachable, err := r.isAttachable(ctx, v)
@@ -108,16 +108,34 @@ func (r *reconciler) claimOf(ctx context.Context, v *corev1.PersistentVolume) (*
 	return claim, err
 }
 
-// addAttachments adds the attachments of a volume that this controller made. Others may exist; they have
-// other names.
-func (r *reconciler) addAttachments(ctx context.Context, v volume, on func(node string) *place) error {
-	all := &storagev1.VolumeAttachmentList{}
-	if err := r.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+// addAttachments adds the attachments of a volume that this controller made. They are found by the volume's
+// PersistentVolumes, and by memory if those have been deleted since.
+func (r *reconciler) addAttachments(ctx context.Context, v volume, pvs []corev1.PersistentVolume, on func(node string) *place) error {
+	if err := r.takeStock(ctx); err != nil {
 		return err
 	}
-	for i := range all.Items {
-		if a := &all.Items[i]; a.Spec.Attacher == v.driver && a.Name == v.attachmentName(a.Spec.NodeName) {
+	add := func(a *storagev1.VolumeAttachment) {
+		if v.attaches(a) {
 			on(a.Spec.NodeName).attachment = a
+		}
+	}
+	for i := range pvs {
+		list := &storagev1.VolumeAttachmentList{}
+		if err := r.client.List(ctx, list, client.MatchingFields{sourceIndex: pvs[i].Name}, client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			add(&list.Items[i])
+		}
+	}
+	for node := range r.memory[v] {
+		if err := r.addNamed(ctx, v.attachmentName(node), add); err != nil {
+			return err
+		}
+	}
+	for name := range r.orphans {
+		if err := r.addNamed(ctx, name, add); err != nil {
+			return err
 		}
 	}
 	for node, m := range r.memory[v] {
@@ -127,6 +145,44 @@ func (r *reconciler) addAttachments(ctx context.Context, v volume, on func(node 
 		if err := r.addUnseen(ctx, v, on(node), m); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// addNamed adds the attachment of a name, if it exists.
+func (r *reconciler) addNamed(ctx context.Context, name string, add func(*storagev1.VolumeAttachment)) error {
+	a := &storagev1.VolumeAttachment{}
+	err := r.client.Get(ctx, client.ObjectKey{Name: name}, a, client.UnsafeDisableDeepCopy)
+	if err == nil {
+		add(a)
+		return nil
+	}
+	delete(r.orphans, name)
+	return client.IgnoreNotFound(err)
+}
+
+// takeStock remembers the attachments that exist when the controller starts, because their
+// PersistentVolumes may be deleted before the first decision about a volume, or have been already.
+func (r *reconciler) takeStock(ctx context.Context) error {
+	if r.orphans != nil {
+		return nil
+	}
+	all := &storagev1.VolumeAttachmentList{}
+	if err := r.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	r.orphans = map[string]bool{}
+	for i := range all.Items {
+		a := &all.Items[i]
+		v, ok := r.volumeOf(ctx, a)
+		if !ok {
+			r.orphans[a.Name] = true
+			continue
+		}
+		if r.memory[v] == nil {
+			r.memory[v] = map[string]*seen{}
+		}
+		r.memory[v][a.Spec.NodeName] = &seen{attachment: a.UID}
 	}
 	return nil
 }

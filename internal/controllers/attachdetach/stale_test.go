@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // A volume is not attached again before the cache shows its attachment.
@@ -165,5 +166,39 @@ func TestNoLongerAttachable(t *testing.T) {
 	b.Must(b.API.Delete(ctx, newPod("on-a", "a")))
 	if b.reconcile(); !slices.Equal(b.nodes(), []string{"a (deleting)"}) {
 		t.Errorf("not in use, attached to %v", b.nodes())
+	}
+}
+
+// An attachment counts although its PersistentVolume is gone, whenever the controller was restarted: the
+// volume may have another PersistentVolume.
+func TestAttachmentOutlivesPersistentVolume(t *testing.T) {
+	for _, restart := range []string{"never", "before", "after"} {
+		t.Run("restarted "+restart, func(t *testing.T) {
+			b := newBench(t)
+			b.attached("a")
+			if restart == "before" {
+				b.reconciler = newReconciler(b.Env())
+				if _, err := b.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "csi.example.com", Name: "other"}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.second("b", corev1.ReadWriteOnce)
+			node := b.node("a")
+			node.Status.VolumesAttached = nil
+			b.Must(b.API.Status().Update(ctx, node))
+			v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}}
+			b.Must(b.API.Delete(ctx, v))
+			b.Sync()
+			if restart == "after" {
+				b.reconciler = newReconciler(b.Env())
+			}
+			if b.reconcile(); !slices.Equal(b.nodes(), []string{"a (deleting)"}) {
+				t.Fatalf("attached to %v", b.nodes())
+			}
+			b.drive()
+			if b.reconcile(); !slices.Equal(b.nodes(), []string{"b"}) {
+				t.Errorf("attached to %v", b.nodes())
+			}
+		})
 	}
 }

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,11 +23,6 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
-// persistentVolumeOf returns the name of the PersistentVolume of an attachment, or "".
-func persistentVolumeOf(a *storagev1.VolumeAttachment) string {
-	return ptr.Deref(a.Spec.Source.PersistentVolumeName, "")
-}
-
 // Add registers the controller. It watches PersistentVolumes, the attachments of volumes, the pods that use
 // them, and what Nodes say about volumes.
 func Add(env control.Env) error {
@@ -36,7 +30,7 @@ func Add(env control.Env) error {
 	if err := pods.IndexVolumeClaims(ctx, env.Manager.GetCache()); err != nil {
 		return err
 	}
-	if err := env.Manager.GetFieldIndexer().IndexField(ctx, &corev1.PersistentVolume{}, persistentVolumeIndex, indexPersistentVolume); err != nil {
+	if err := addIndexes(ctx, env.Manager.GetFieldIndexer()); err != nil {
 		return err
 	}
 	r := newReconciler(env)
@@ -86,11 +80,8 @@ func (r *reconciler) requestsOfAttachment(ctx context.Context, obj client.Object
 	if !ok {
 		return nil
 	}
-	pv := &corev1.PersistentVolume{}
-	if err := r.client.Get(ctx, client.ObjectKey{Name: persistentVolumeOf(a)}, pv, client.UnsafeDisableDeepCopy); err == nil {
-		if v, ok := byPersistentVolume(pv); ok && a.Name == v.attachmentName(a.Spec.NodeName) {
-			return []reconcile.Request{v.request()}
-		}
+	if v, ok := r.volumeOf(ctx, a); ok {
+		return []reconcile.Request{v.request()}
 	}
 	node := &corev1.Node{}
 	if err := r.client.Get(ctx, client.ObjectKey{Name: a.Spec.NodeName}, node, client.UnsafeDisableDeepCopy); err != nil {
@@ -102,6 +93,16 @@ func (r *reconciler) requestsOfAttachment(ctx context.Context, obj client.Object
 		}
 	}
 	return nil
+}
+
+// volumeOf returns the volume of an attachment, if its PersistentVolume exists.
+func (r *reconciler) volumeOf(ctx context.Context, a *storagev1.VolumeAttachment) (v volume, ok bool) {
+	pv := &corev1.PersistentVolume{}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: persistentVolumeOf(a)}, pv, client.UnsafeDisableDeepCopy); err != nil {
+		return volume{}, false
+	}
+	v, ok = byPersistentVolume(pv)
+	return v, ok && v.attaches(a)
 }
 
 // volumesOf returns the volumes that a Node lists as attached or in use.
@@ -155,14 +156,12 @@ func (r *reconciler) requestsOfNode(ctx context.Context, obj client.Object) (req
 	for _, v := range volumesOf(node) {
 		requests = append(requests, v.request())
 	}
-	all := &storagev1.VolumeAttachmentList{}
-	if err := r.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+	local := &storagev1.VolumeAttachmentList{}
+	if err := r.client.List(ctx, local, client.MatchingFields{nodeIndex: node.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot list the attachments of a node", "node", klog.KObj(node))
 	}
-	for i := range all.Items {
-		if a := &all.Items[i]; a.Spec.NodeName == node.Name {
-			requests = append(requests, r.requestsOfAttachment(ctx, a)...)
-		}
+	for i := range local.Items {
+		requests = append(requests, r.requestsOfAttachment(ctx, &local.Items[i])...)
 	}
 	return requests
 }
