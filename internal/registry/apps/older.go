@@ -60,15 +60,10 @@ func addV1beta1(scheme *runtime.Scheme) error {
 				setDefault(&d.Spec.RevisionHistoryLimit, 2)
 			},
 			ToStored: func(older *appsv1beta1.Deployment, d *appsv1.Deployment) {
-				dropAnnotation(&d.ObjectMeta, appsv1.DeprecatedRollbackTo)
-				if to := older.Spec.RollbackTo; to != nil {
-					annotate(&d.ObjectMeta, appsv1.DeprecatedRollbackTo, to.Revision)
-				}
+				storeRollback(&d.ObjectMeta, (*extensionsv1beta1.RollbackConfig)(older.Spec.RollbackTo))
 			},
-			ToOlder: func(d *appsv1.Deployment, older *appsv1beta1.Deployment) {
-				if revision, ok := takeAnnotation(&older.ObjectMeta, appsv1.DeprecatedRollbackTo); ok {
-					older.Spec.RollbackTo = &appsv1beta1.RollbackConfig{Revision: revision}
-				}
+			ToOlder: func(_ *appsv1.Deployment, older *appsv1beta1.Deployment) {
+				older.Spec.RollbackTo = (*appsv1beta1.RollbackConfig)(takeRollback(&older.ObjectMeta))
 			},
 		}.Register,
 		versions.Older[*appsv1beta1.StatefulSet, *appsv1.StatefulSet]{
@@ -94,15 +89,10 @@ func addExtensions(scheme *runtime.Scheme) error {
 			List: &extensionsv1beta1.DeploymentList{}, StoredList: &appsv1.DeploymentList{},
 			Default: defaultExtensionsDeployment,
 			ToStored: func(older *extensionsv1beta1.Deployment, d *appsv1.Deployment) {
-				dropAnnotation(&d.ObjectMeta, appsv1.DeprecatedRollbackTo)
-				if to := older.Spec.RollbackTo; to != nil {
-					annotate(&d.ObjectMeta, appsv1.DeprecatedRollbackTo, to.Revision)
-				}
+				storeRollback(&d.ObjectMeta, older.Spec.RollbackTo)
 			},
-			ToOlder: func(d *appsv1.Deployment, older *extensionsv1beta1.Deployment) {
-				if revision, ok := takeAnnotation(&older.ObjectMeta, appsv1.DeprecatedRollbackTo); ok {
-					older.Spec.RollbackTo = &extensionsv1beta1.RollbackConfig{Revision: revision}
-				}
+			ToOlder: func(_ *appsv1.Deployment, older *extensionsv1beta1.Deployment) {
+				older.Spec.RollbackTo = takeRollback(&older.ObjectMeta)
 			},
 		}.Register,
 		versions.Older[*extensionsv1beta1.ReplicaSet, *appsv1.ReplicaSet]{
@@ -133,6 +123,23 @@ func addExtensions(scheme *runtime.Scheme) error {
 			return selectors{&s.Status.Selector, &s.Status.TargetSelector}
 		}),
 	)
+}
+
+// storeRollback stores spec.rollbackTo, which both older versions of Deployments have.
+func storeRollback(object *metav1.ObjectMeta, to *extensionsv1beta1.RollbackConfig) {
+	dropAnnotation(object, appsv1.DeprecatedRollbackTo)
+	if to != nil {
+		annotate(object, appsv1.DeprecatedRollbackTo, to.Revision)
+	}
+}
+
+// takeRollback removes what storeRollback stored, and returns it.
+func takeRollback(object *metav1.ObjectMeta) *extensionsv1beta1.RollbackConfig {
+	revision, ok := takeAnnotation(object, appsv1.DeprecatedRollbackTo)
+	if !ok {
+		return nil
+	}
+	return &extensionsv1beta1.RollbackConfig{Revision: revision}
 }
 
 func register(scheme *runtime.Scheme, all ...func(*runtime.Scheme) error) error {
