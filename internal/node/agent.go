@@ -129,7 +129,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	running.Go(func() { a.claims.Run(ctx) })
 	running.Go(func() { a.volumes.CSI().Run(ctx) })
 	running.Go(func() { a.registerDrivers(ctx) })
-	running.Go(func() { a.servePodResources(ctx) })
+	running.Go(func() {
+		server := &podresources.Server{Lookup: a.Lookup(), Claims: a.claims.Resources, Clock: a.options.Clock}
+		server.Run(ctx, rootdir.Layout{Root: a.options.RootDir}.PodResourcesSocket())
+	})
 	running.Go(func() { a.registration.keepLease(ctx) })
 	running.Go(func() { a.watchSelf(ctx) })
 	ready := make(chan struct{})
@@ -150,15 +153,6 @@ func (a *Agent) registerDrivers(ctx context.Context) {
 	})
 	if err := watcher.Run(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Drivers cannot register on this node")
-	}
-}
-
-// servePodResources serves the PodResources API.
-func (a *Agent) servePodResources(ctx context.Context) {
-	server := &podresources.Server{Lookup: a.Lookup(), Claims: a.claims.Resources}
-	err := server.Serve(ctx, rootdir.Layout{Root: a.options.RootDir}.PodResourcesSocket())
-	if err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "The PodResources API is not served on this node")
 	}
 }
 

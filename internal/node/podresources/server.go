@@ -14,13 +14,17 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/klog/v2"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
@@ -31,6 +35,11 @@ const (
 	requestsAtOnce    = 10
 )
 
+// resetAfter is the time without a failure after which the backoff begins again.
+const resetAfter = 2 * time.Minute
+
+var backoff = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: time.Minute}
+
 // Server implements the API.
 type Server struct {
 	api.UnimplementedPodResourcesListerServer
@@ -38,6 +47,29 @@ type Server struct {
 	Lookup pod.Lookup
 	// Claims returns the devices of a container's claims.
 	Claims func(p *v1.Pod, container *v1.Container) []*api.DynamicResource
+	// Clock times the backoff of Run.
+	Clock clock.Clock
+}
+
+// Run serves the API at a socket until ctx ends. After a failure it tries again.
+func (s *Server) Run(ctx context.Context, socket string) {
+	delay := backoff.DelayWithReset(s.Clock, resetAfter)
+	logged := ""
+	for {
+		err := s.Serve(ctx, socket)
+		if ctx.Err() != nil {
+			return
+		}
+		if text := fmt.Sprint(err); text != logged {
+			klog.FromContext(ctx).Error(err, "The PodResources API is not served on this node; retrying")
+			logged = text
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.Clock.After(delay()):
+		}
+	}
 }
 
 // Serve serves the API at a socket until ctx ends. It replaces what an earlier process left there.
