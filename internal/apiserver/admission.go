@@ -87,7 +87,7 @@ func newAdmission(c Config, config *rest.Config, client kubernetes.Interface, sh
 	enabled := slices.Concat(enabledPlugins, extendingPlugins)
 	order := slices.DeleteFunc(admission.Order(), func(name string) bool { return !slices.Contains(enabled, name) })
 	basic := initializer.New(client, dynamicClient, shared, a, utilfeature.DefaultFeatureGate, g.EffectiveVersion, g.DrainedNotify(), mapper)
-	return plugins.NewFromPlugins(order, noConfiguration{}, append(extra, basic, resourcequota.Initializer(c.Clock, client)), nil)
+	return plugins.NewFromPlugins(order, noConfiguration{}, append(extra, basic, resourcequota.Initializer(c.Clock, client, g.MergedResourceConfig.ResourceEnabled)), nil)
 }
 
 // noConfiguration configures no plugin.

@@ -14,7 +14,9 @@ import (
 	"maps"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
@@ -51,18 +53,23 @@ var olderNames = map[string]corev1.ResourceName{
 }
 
 // Configuration returns the configuration of the admission plugin, which evaluates only the
-// objects of requests and lists nothing.
-func Configuration(c clock.PassiveClock, reader Reader) quota.Configuration {
+// objects of requests and lists nothing. The objects of a kind that serves shows in its former group too
+// are counted by the names of both groups.
+func Configuration(c clock.PassiveClock, reader Reader, serves func(schema.GroupVersionResource) bool) quota.Configuration {
 	evaluators := Evaluators(nil, c, reader)
 	for _, plural := range []string{"daemonsets", "deployments", "replicasets"} {
-		stored := schema.GroupResource{Group: "apps", Resource: plural}
-		evaluators = append(evaluators, moved{generic.NewObjectCountEvaluator(stored, nil, ""), schema.GroupResource{Group: "extensions", Resource: plural}})
+		former := extensionsv1beta1.SchemeGroupVersion.WithResource(plural)
+		if !serves(former) {
+			continue
+		}
+		present := generic.NewObjectCountEvaluator(appsv1.Resource(plural), nil, generic.ObjectCountQuotaResourceNameFor(former.GroupResource()))
+		evaluators = append(evaluators, present, moved{present, former.GroupResource()})
 	}
 	return generic.NewConfiguration(evaluators, ignored)
 }
 
-// moved evaluates requests in the former group of a kind as requests in the present one. The objects
-// are the same, so they must not pass a quota on the present group.
+// moved evaluates requests in the former group of a kind as requests in the present one, because the
+// objects are the same.
 type moved struct {
 	quota.Evaluator
 	from schema.GroupResource

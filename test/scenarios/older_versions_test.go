@@ -95,6 +95,16 @@ func TestOlderVersions(t *testing.T) {
 		return nil
 	})
 	s.refusedInput(strings.Replace(strings.Split(olderManifests, "---")[0], "web", "other", 1), []string{"exceeded quota: small"}, "create", "-f", "-")
+	s.kubectl("delete", "quota", "small")
+	s.kubectl("create", "quota", "former", "--hard=count/deployments.extensions=1")
+	s.eventually("the quota is counted", func() error {
+		if used := s.jsonpath(`{.status.used.count/deployments\.extensions}`, "quota/former"); used != "1" {
+			return fmt.Errorf("used: %q", used)
+		}
+		return nil
+	})
+	s.refused([]string{"exceeded quota: former"}, "create", "deployment", "other", "--image=any")
+	s.kubectl("delete", "quota", "former")
 	s.apply(fmt.Sprintf(`
 apiVersion: v1
 kind: ConfigMap

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/kubernetes"
@@ -21,20 +22,21 @@ import (
 )
 
 // Initializer gives the evaluators to the plugin. It must run after the initializer
-// that sets the plugin's drained notification.
-func Initializer(c clock.PassiveClock, client kubernetes.Interface) admission.PluginInitializer {
-	return pluginInitializer{c, client}
+// that sets the plugin's drained notification. serves reports whether the server serves a resource.
+func Initializer(c clock.PassiveClock, client kubernetes.Interface, serves func(schema.GroupVersionResource) bool) admission.PluginInitializer {
+	return pluginInitializer{c, client, serves}
 }
 
 type pluginInitializer struct {
 	clock  clock.PassiveClock
 	client kubernetes.Interface
+	serves func(schema.GroupVersionResource) bool
 }
 
 // Initialize implements admission.PluginInitializer.
 func (i pluginInitializer) Initialize(plugin admission.Interface) {
 	if wants, ok := plugin.(initializer.WantsQuotaConfiguration); ok {
-		wants.SetQuotaConfiguration(quota.Configuration(i.clock, reader{i.client}))
+		wants.SetQuotaConfiguration(quota.Configuration(i.clock, reader{i.client}, i.serves))
 	}
 }
 

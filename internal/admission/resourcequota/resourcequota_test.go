@@ -13,9 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	plugin "k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -34,10 +36,9 @@ func pod(cpu string) *corev1.Pod {
 	return p
 }
 
-// The plugin refuses requests that exceed a quota, and charges the requests that it admits.
-func TestPlugin(t *testing.T) {
-	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "q", ResourceVersion: "1"},
-		Status: corev1.ResourceQuotaStatus{Hard: amounts("2", "0"), Used: amounts("1", "0")}}
+// newPlugin returns the plugin of a server with a quota, which may serve former groups.
+func newPlugin(t *testing.T, q *corev1.ResourceQuota, servesFormer bool) (*plugin.QuotaAdmission, kubernetes.Interface) {
+	t.Helper()
 	client := fake.NewClientset(q)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	p, err := plugin.NewResourceQuota(nil, 1)
@@ -47,7 +48,8 @@ func TestPlugin(t *testing.T) {
 	p.SetDrainedNotification(t.Context().Done())
 	p.SetExternalKubeClientSet(client)
 	p.SetExternalKubeInformerFactory(factory)
-	Initializer(clocktesting.NewFakePassiveClock(time.Time{}), client).Initialize(p)
+	serves := func(schema.GroupVersionResource) bool { return servesFormer }
+	Initializer(clocktesting.NewFakePassiveClock(time.Time{}), client, serves).Initialize(p)
 	if err := p.ValidateInitialization(); err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +58,13 @@ func TestPlugin(t *testing.T) {
 	if list, err := factory.Core().V1().ResourceQuotas().Lister().List(labels.Everything()); err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
+	return p, client
+}
+
+// The plugin refuses requests that exceed a quota, and charges the requests that it admits.
+func TestPlugin(t *testing.T) {
+	p, client := newPlugin(t, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "q", ResourceVersion: "1"},
+		Status: corev1.ResourceQuotaStatus{Hard: amounts("2", "0"), Used: amounts("1", "0")}}, false)
 	create := func(resource string, obj runtime.Object) error {
 		return p.Validate(t.Context(), admissiontest.Request{Operation: admission.Create, Resource: resource, Object: obj}.Attributes(), nil)
 	}
@@ -82,5 +91,46 @@ func TestPlugin(t *testing.T) {
 	}
 	if cpu, secrets := stored.Status.Used["requests.cpu"], stored.Status.Used["secrets"]; cpu.String() != "2" || secrets.String() != "0" {
 		t.Errorf("used: %v", stored.Status.Used)
+	}
+}
+
+// A Deployment is counted by the names of both of its groups, whichever group the request is in, if the
+// former group is served.
+func TestFormerGroup(t *testing.T) {
+	counts := func(n string, names ...corev1.ResourceName) corev1.ResourceList {
+		list := corev1.ResourceList{}
+		for _, name := range names {
+			list[name] = resource.MustParse(n)
+		}
+		return list
+	}
+	const present, former = corev1.ResourceName("count/deployments.apps"), corev1.ResourceName("count/deployments.extensions")
+	for name, test := range map[string]struct {
+		hard, used corev1.ResourceList
+		served     bool
+		want       map[string]string
+	}{
+		"present name": {counts("1", present), counts("1", present), true, map[string]string{
+			"deployments.apps":       "exceeded quota: q, requested: count/deployments.apps=1, used: count/deployments.apps=1, limited: count/deployments.apps=1",
+			"deployments.extensions": "exceeded quota: q, requested: count/deployments.apps=1, used: count/deployments.apps=1, limited: count/deployments.apps=1"}},
+		"former name": {counts("1", former), counts("1", former), true, map[string]string{
+			"deployments.apps":       "exceeded quota: q, requested: count/deployments.extensions=1, used: count/deployments.extensions=1, limited: count/deployments.extensions=1",
+			"deployments.extensions": "exceeded quota: q, requested: count/deployments.extensions=1, used: count/deployments.extensions=1, limited: count/deployments.extensions=1",
+			"statefulsets.apps":      ""}},
+		"former group not served": {counts("1", former), nil, false, map[string]string{"deployments.apps": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := newPlugin(t, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "q", ResourceVersion: "1"},
+				Status: corev1.ResourceQuotaStatus{Hard: test.hard, Used: test.used}}, test.served)
+			for of, want := range test.want {
+				object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "x"}}
+				kind := schema.ParseGroupResource(of)
+				attributes := admission.NewAttributesRecord(object, nil, schema.GroupVersionKind{}, "app", "x", kind.WithVersion("v1"), "", admission.Create, nil, false, nil)
+				err := p.Validate(t.Context(), attributes, nil)
+				if want == "" && err != nil || want != "" && (err == nil || !strings.HasSuffix(err.Error(), want)) {
+					t.Errorf("%s: %v, want %q", of, err, want)
+				}
+			}
+		})
 	}
 }
