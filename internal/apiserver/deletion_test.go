@@ -6,11 +6,16 @@ package apiserver
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 )
 
 // TestDefaultPolicies deletes an object of each kind that has dependents, with and without a
@@ -119,5 +124,89 @@ func TestAStaleVersionIsNotDeleted(t *testing.T) {
 	}
 	if err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{Preconditions: &right}); !apierrors.IsNotFound(err) {
 		t.Errorf("deleting it again: %v, want NotFound", err)
+	}
+}
+
+// TestTerminatingPods ends the grace period of terminating pods. It takes one write, which watches see as
+// the deletion, unless a finalizer or a precondition prevents it.
+func TestTerminatingPods(t *testing.T) {
+	pods := server.client(t).CoreV1().Pods(server.namespace(t))
+	atOnce := func(p *metav1.Preconditions) metav1.DeleteOptions {
+		return metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: p}
+	}
+	for name, test := range map[string]struct {
+		finalizers []string
+		options    func(*corev1.Pod) metav1.DeleteOptions
+		refused    func(error) bool
+		events     []watch.EventType
+	}{
+		"nothing named": {options: func(*corev1.Pod) metav1.DeleteOptions { return atOnce(nil) }, events: []watch.EventType{watch.Deleted}},
+		"its UID":       {options: func(p *corev1.Pod) metav1.DeleteOptions { return atOnce(&metav1.Preconditions{UID: &p.UID}) }, events: []watch.EventType{watch.Deleted}},
+		"another UID":   {options: func(*corev1.Pod) metav1.DeleteOptions { return atOnce(metav1.NewUIDPreconditions("other")) }, refused: apierrors.IsConflict},
+		"another version": {options: func(*corev1.Pod) metav1.DeleteOptions {
+			return atOnce(metav1.NewRVDeletionPrecondition("1").Preconditions)
+		}, refused: apierrors.IsConflict},
+		"a finalizer": {finalizers: []string{"example.com/wait"}, options: func(*corev1.Pod) metav1.DeleteOptions { return atOnce(nil) }, events: []watch.EventType{watch.Modified}},
+		"a dry run": {options: func(*corev1.Pod) metav1.DeleteOptions {
+			options := atOnce(nil)
+			options.DryRun = []string{metav1.DryRunAll}
+			return options
+		}},
+		"a shorter period": {options: func(*corev1.Pod) metav1.DeleteOptions {
+			return metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](5)}
+		}, events: []watch.EventType{watch.Modified}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made, err := pods.Create(t.Context(), terminatingPod(test.finalizers), metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := pods.Delete(t.Context(), made.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			terminating, err := pods.Get(t.Context(), made.Name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			events, err := pods.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + made.Name, ResourceVersion: terminating.ResourceVersion})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer events.Stop()
+			err = pods.Delete(t.Context(), made.Name, test.options(terminating))
+			if refused := test.refused != nil && test.refused(err); refused != (test.refused != nil) || err != nil && !refused {
+				t.Fatalf("answered with %v", err)
+			}
+			// A write that comes after shows that there are no more events.
+			last := watch.EventType("")
+			if test.events == nil || test.events[0] != watch.Deleted {
+				if _, err := pods.Patch(t.Context(), made.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"last":""}}}`), metav1.PatchOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				last = watch.Modified
+			}
+			var got []watch.EventType
+			for event := range events.ResultChan() {
+				if _, labelled := event.Object.(*corev1.Pod).Labels["last"]; labelled && event.Type == last {
+					break
+				}
+				got = append(got, event.Type)
+				if event.Type == watch.Deleted {
+					break
+				}
+			}
+			if !slices.Equal(got, test.events) {
+				t.Errorf("events %v, want %v", got, test.events)
+			}
+		})
+	}
+}
+
+func terminatingPod(finalizers []string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "terminating-", Finalizers: finalizers},
+		Spec: corev1.PodSpec{
+			NodeName: "n", AutomountServiceAccountToken: ptr.To(false), Containers: []corev1.Container{{Name: "c", Image: "i"}},
+		},
 	}
 }

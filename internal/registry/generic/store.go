@@ -39,6 +39,8 @@ type Store struct {
 	*registry.Store
 	Clock                  clock.PassiveClock
 	shortNames, categories []string
+	// graceful is set for kinds that are deleted gracefully, and returned when they are gone.
+	graceful bool
 }
 
 var (
@@ -153,7 +155,10 @@ func (k *Kind[T]) newStore(env Environment, gv schema.GroupVersion) (*Store, err
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Store: store, Clock: env.Clock, shortNames: k.ShortNames, categories: k.Categories}, nil
+	return &Store{
+		Store: store, Clock: env.Clock, shortNames: k.ShortNames, categories: k.Categories,
+		graceful: k.Deletion.Grace != nil && k.Deletion.ReturnObject && store.AfterDelete == nil && store.Decorator == nil,
+	}, nil
 }
 
 func (k *Kind[T]) singular() string {
