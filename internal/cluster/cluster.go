@@ -216,7 +216,7 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	schedule, err := scheduler.New(scheduler.Options{Client: client, Informers: c.server.Informers(), Clock: c.config.Clock})
+	schedule, err := scheduler.New(scheduler.Options{Client: client, Informers: c.server.Informers(), Gangs: c.server.ServesGangs(), Clock: c.config.Clock})
 	if err != nil {
 		return err
 	}

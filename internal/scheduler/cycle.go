@@ -19,16 +19,22 @@ import (
 // if no pod can be tried.
 func (m *machine) next() (decision, bool) {
 	m.expire()
-	if len(m.reports) > 0 {
-		report := m.reports[0]
-		m.reports = m.reports[1:]
-		return report, true
+	for {
+		if len(m.reports) > 0 {
+			report := m.reports[0]
+			m.reports = m.reports[1:]
+			return report, true
+		}
+		item := m.take()
+		switch {
+		case item == nil:
+			return decision{}, false
+		case item.Pod.IsInGroup():
+			m.tryGroup(item)
+		default:
+			return m.try(item), true
+		}
 	}
-	item := m.queue.Pop()
-	if item == nil {
-		return decision{}, false
-	}
-	return m.try(item), true
 }
 
 func (m *machine) try(item *queue.Item) decision {
@@ -148,6 +154,11 @@ func (cs checks) move(pod *model.Pod, node *model.Node, delta int) {
 	} else {
 		node.Remove(pod)
 	}
+	cs.span(pod, node, delta)
+}
+
+// span is move for a pod on another node than the one that is checked.
+func (cs checks) span(pod *model.Pod, node *model.Node, delta int) {
 	for i := range cs {
 		if s, spanning := cs[i].Check.(plugin.Spanning); spanning {
 			s.Move(pod, node, delta)

@@ -16,6 +16,9 @@
 // on its decisions. Other goroutines write bindings, status and events, in order for each pod. An
 // error there is another change for the machine.
 //
+// The pending pods of a PodGroup are placed in one step (gang.go, gang_cycle.go, gang_trial.go): if too
+// few of them fit, all are taken back.
+//
 // Some pods cannot be bound at once: their claims need volumes or devices first. Their decision
 // contains a reservation, which counts for every later decision, is written to the API, and must
 // take effect before the machine decides to bind the pod (reserve.go).

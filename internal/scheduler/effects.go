@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -19,6 +20,10 @@ import (
 
 // execute performs a decision asynchronously.
 func (s *Scheduler) execute(ctx context.Context, effects *lanes, d decision) {
+	if d.group != nil {
+		effects.do(d.group.object.UID, func() { s.reportGroup(ctx, d.group) })
+		return
+	}
 	effects.do(d.pod.UID, func() {
 		switch {
 		case d.event != nil:
@@ -81,34 +86,49 @@ func (s *Scheduler) report(ctx context.Context, d decision) {
 
 // preempt clears a node: the nominations of less important pods are removed, and the victims are
 // deleted with their grace period, each with the reason in its status.
-func (s *Scheduler) preempt(ctx context.Context, preemptor *model.Pod, p *preemption) {
-	logger := klog.FromContext(ctx).WithValues("pod", klog.KObj(preemptor.Pod), "node", p.node)
+func (s *Scheduler) preempt(ctx context.Context, pod *model.Pod, p *preemption) {
+	logger := klog.FromContext(ctx).WithValues("pod", klog.KObj(pod.Pod), "node", p.node)
 	none := ""
-	for _, pod := range p.demoted {
-		if patch := s.statusPatch(pod.Pod, v1.PodCondition{}, &none); patch != nil {
-			if err := s.patchStatus(ctx, pod.Pod, patch); err != nil {
-				logger.Error(err, "Cannot clear the nomination of a less important pod", "other", klog.KObj(pod.Pod))
+	for _, other := range p.demoted {
+		if patch := s.statusPatch(other.Pod, v1.PodCondition{}, &none); patch != nil {
+			if err := s.patchStatus(ctx, other.Pod, patch); err != nil {
+				logger.Error(err, "Cannot clear the nomination of a less important pod", "other", klog.KObj(other.Pod))
 			}
 		}
 	}
+	if err := s.evictAll(ctx, preemptor{"pod", pod.UID, pod.Pod, pod.Spec.SchedulerName}, p); err != nil && ctx.Err() == nil {
+		logger.Error(err, "Cannot preempt")
+		s.inbox.post(func(m *machine) { m.notPreempted(pod.UID, p) })
+	}
+}
+
+// preemptor is a pod or PodGroup for which pods are deleted.
+type preemptor struct {
+	kind      string
+	uid       types.UID
+	object    runtime.Object
+	scheduler string
+}
+
+// evictAll deletes the victims of a preemption.
+func (s *Scheduler) evictAll(ctx context.Context, by preemptor, p *preemption) error {
 	for _, victim := range p.victims {
 		if victim.DeletionTimestamp != nil {
 			continue
 		}
-		if err := s.evict(ctx, preemptor, victim, p.node); err != nil && ctx.Err() == nil {
-			logger.Error(err, "Cannot preempt", "victim", klog.KObj(victim.Pod))
-			s.inbox.post(func(m *machine) { m.notPreempted(preemptor.UID, p) })
-			return
+		if err := s.evict(ctx, by, victim, p.node); err != nil {
+			return fmt.Errorf("delete pod %s: %w", klog.KObj(victim.Pod), err)
 		}
 	}
+	return nil
 }
 
-func (s *Scheduler) evict(ctx context.Context, preemptor, victim *model.Pod, node string) error {
+func (s *Scheduler) evict(ctx context.Context, by preemptor, victim *model.Pod, node string) error {
 	patch := s.statusPatch(victim.Pod, v1.PodCondition{
 		Type:    v1.DisruptionTarget,
 		Status:  v1.ConditionTrue,
 		Reason:  v1.PodReasonPreemptionByScheduler,
-		Message: preemptor.Spec.SchedulerName + ": preempting to accommodate a higher priority pod",
+		Message: by.scheduler + ": preempting to accommodate a higher priority " + by.kind,
 	}, nil)
 	if patch != nil {
 		if err := s.patchStatus(ctx, victim.Pod, patch); err != nil {
@@ -123,8 +143,8 @@ func (s *Scheduler) evict(ctx context.Context, preemptor, victim *model.Pod, nod
 	if err != nil {
 		return err
 	}
-	s.Recorder.Eventf(victim.Pod, preemptor.Pod, v1.EventTypeNormal, "Preempted", "Preempting",
-		"Preempted by pod %v on node %v", preemptor.UID, node)
+	s.Recorder.Eventf(victim.Pod, by.object, v1.EventTypeNormal, "Preempted", "Preempting",
+		"Preempted by %s %v on node %v", by.kind, by.uid, node)
 	return nil
 }
 

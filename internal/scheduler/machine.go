@@ -36,6 +36,8 @@ type machine struct {
 	// awaiting has the pods that wait for each claim, deadlines when they have waited for too long.
 	awaiting  map[waitKey]map[types.UID]bool
 	deadlines []deadline
+	// incomplete has the gangs of which some, but too few, pods are on nodes.
+	incomplete map[types.NamespacedName]bool
 	// victims holds the pods being deleted to make room.
 	victims map[types.UID]bool
 	// reports holds decisions caused by a change.
@@ -59,6 +61,8 @@ type binding struct {
 // decision is the result of trying to place a pod.
 type decision struct {
 	pod *model.Pod
+	// group is set instead of pod in a decision about a PodGroup.
+	group *groupReport
 	// node is the node of the pod. If it is empty, the pod fits on no node, for the given reason.
 	node            string
 	reason, message string
@@ -86,9 +90,10 @@ func newMachine(clock clock.PassiveClock, budgets func() []*policyv1.PodDisrupti
 		binding: map[types.UID]*binding{},
 		victims: map[types.UID]bool{},
 
-		awaiting: map[waitKey]map[types.UID]bool{},
+		awaiting:   map[waitKey]map[types.UID]bool{},
+		incomplete: map[types.NamespacedName]bool{},
 	}
-	m.queue = queue.New(clock, func(pod *model.Pod) bool { return plugin.DevicesMissing(m.cluster, pod) != nil })
+	m.queue = queue.New(clock, m.isGated)
 	m.filters, m.scores = plugin.Rules(clock)
 	for _, filter := range m.filters {
 		m.byName[filter.Name()] = filter
@@ -156,9 +161,12 @@ func (m *machine) setPod(pod *model.Pod) {
 	switch {
 	case pod.IsTerminal():
 		m.removePod(pod.UID)
+		return
 	case pod.IsAssigned():
+		defer m.groupChanged(pod.Group, m.cluster.Join(pod))
 		m.setAssigned(pod)
 	case pod.Spec.SchedulerName == v1.DefaultSchedulerName:
+		defer m.groupChanged(pod.Group, m.cluster.Join(pod))
 		m.setWaiting(pod)
 	}
 }
@@ -243,6 +251,7 @@ func (m *machine) removePod(uid types.UID) {
 	m.forget(uid)
 	delete(m.victims, uid)
 	m.unplace(uid)
+	m.groupChanged(m.cluster.Leave(uid), false)
 }
 
 // notBound handles a failed binding: the pod is removed from its node, and retried after its
@@ -255,6 +264,7 @@ func (m *machine) notBound(uid types.UID, err error) {
 	m.forget(uid)
 	m.unplace(uid)
 	m.queue.Retry(b.item)
+	m.countGroup(b.item.Pod.Group)
 	none := ""
 	m.reports = append(m.reports, decision{
 		pod:         b.nominee(),

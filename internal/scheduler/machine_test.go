@@ -89,7 +89,9 @@ func (b *bench) set(pods ...*v1.Pod) *bench {
 func (b *bench) decide() []string {
 	var all []string
 	for d, found := b.next(); found; d, found = b.next() {
-		if d.node != "" {
+		if d.group != nil {
+			all = append(all, d.group.String())
+		} else if d.node != "" {
 			all = append(all, d.pod.Name+" -> "+d.node)
 		} else {
 			all = append(all, fmt.Sprintf("%s: %s: %s", d.pod.Name, d.reason, d.message))

@@ -12,7 +12,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
@@ -78,7 +77,7 @@ func (c *cycle) awaitsVictims() bool {
 		return false
 	}
 	return slices.ContainsFunc(node.Pods, func(pod *model.Pod) bool {
-		return pod.Priority < c.pod.Priority && (c.victims[pod.UID] || preempted(pod))
+		return c.cluster.PriorityOf(pod) < c.pod.Priority && (c.victims[pod.UID] || preempted(pod))
 	})
 }
 
@@ -100,20 +99,15 @@ func preempted(pod *model.Pod) bool {
 // protect, and in each group the more important ones first. It returns nil and reasons if preemption
 // does not help.
 func (c *cycle) preemptOn(original *model.Node, budgets []*policyv1.PodDisruptionBudget) (*preemption, []string) {
-	var lower []*model.Pod
-	for _, pod := range original.Pods {
-		if pod.Priority < c.pod.Priority {
-			lower = append(lower, pod)
-		}
-	}
+	lower := c.victimsOn([]*model.Node{original}, c.pod.Priority)
 	if len(lower) == 0 {
 		return nil, []string{"No preemption victims found for incoming pod"}
 	}
 	trial := *c
 	trial.checks = c.checks.clone()
 	node := original.Clone()
-	for _, pod := range lower {
-		trial.checks.move(pod, node, -1)
+	for _, v := range lower {
+		trial.move(v, node, -1)
 	}
 	if _, rejection := trial.runFilters(node); rejection != nil {
 		return nil, rejection.Reasons
@@ -121,41 +115,46 @@ func (c *cycle) preemptOn(original *model.Node, budgets []*policyv1.PodDisruptio
 	slices.SortFunc(lower, compareImportance)
 	protected, others := split(lower, budgets)
 	p := &preemption{node: original.Name}
-	for _, pod := range protected {
-		if !trial.reprieve(pod, node) {
-			p.victims = append(p.victims, pod)
-			p.violations++
+	var victims []victim
+	for _, v := range protected {
+		if !trial.reprieve(v.victim, node) {
+			victims = append(victims, v.victim)
+			p.violations += v.violations
 		}
 	}
-	for _, pod := range others {
-		if !trial.reprieve(pod, node) {
-			p.victims = append(p.victims, pod)
+	for _, v := range others {
+		if !trial.reprieve(v, node) {
+			victims = append(victims, v)
 		}
 	}
-	slices.SortFunc(p.victims, compareImportance)
-	if len(p.victims) == 0 {
+	if len(victims) == 0 {
 		return nil, []string{fmt.Sprintf("expected at least one victim pod on node %q", original.Name)}
 	}
+	p.victims = podsOf(victims)
 	return p, nil
 }
 
-// reprieve puts a pod back on a node if the cycle's pod still fits.
-func (c *cycle) reprieve(pod *model.Pod, node *model.Node) bool {
-	c.checks.move(pod, node, 1)
+// reprieve puts a victim back on a node if the cycle's pod still fits.
+func (c *cycle) reprieve(v victim, node *model.Node) bool {
+	c.move(v, node, 1)
 	if _, rejection := c.runFilters(node); rejection == nil {
 		return true
 	}
-	c.checks.move(pod, node, -1)
+	c.move(v, node, -1)
 	return false
 }
 
-// compareImportance orders the more important pod first: by higher priority, then by longer running
-// time.
-func compareImportance(a, b *model.Pod) int {
-	if a.Priority != b.Priority {
-		return cmp.Compare(b.Priority, a.Priority)
+// move adds a victim to a copy of its node (1), or removes it (-1). Of its pods on other nodes, only
+// the checks learn.
+func (c *cycle) move(v victim, node *model.Node, delta int) {
+	for _, pod := range v.pods {
+		on := c.cluster.NodeOf(pod.UID)
+		if on == node.Name {
+			c.checks.move(pod, node, delta)
+		} else if other := c.cluster.Node(on); other != nil {
+			c.checks.span(pod, other, delta)
+		}
 	}
-	return startTime(a).Compare(startTime(b))
 }
 
 // startTime returns when a pod was started. A pod that was not started counts as the newest.
@@ -164,45 +163,6 @@ func startTime(pod *model.Pod) time.Time {
 		return time.Unix(math.MaxInt32, 0)
 	}
 	return pod.Status.StartTime.Time
-}
-
-// split divides pods into those whose disruption a budget does not allow, and the others. Each pod
-// uses one allowed disruption of its budgets.
-func split(pods []*model.Pod, budgets []*policyv1.PodDisruptionBudget) (protected, others []*model.Pod) {
-	allowed := make([]int32, len(budgets))
-	for i, budget := range budgets {
-		allowed[i] = budget.Status.DisruptionsAllowed
-	}
-	for _, pod := range pods {
-		violates := false
-		for i, budget := range budgets {
-			if !covers(budget, pod) {
-				continue
-			}
-			allowed[i]--
-			violates = violates || allowed[i] < 0
-		}
-		if violates {
-			protected = append(protected, pod)
-		} else {
-			others = append(others, pod)
-		}
-	}
-	return protected, others
-}
-
-// covers reports whether a budget selects a pod whose disruption it has not counted yet. An empty
-// selector selects no pods here.
-func covers(budget *policyv1.PodDisruptionBudget, pod *model.Pod) bool {
-	if budget.Namespace != pod.Namespace || len(pod.Labels) == 0 {
-		return false
-	}
-	selector := model.Selector(budget.Spec.Selector)
-	if selector.Empty() || !selector.Matches(labels.Set(pod.Labels)) {
-		return false
-	}
-	_, known := budget.Status.DisruptedPods[pod.Name]
-	return !known
 }
 
 // compareHarm orders the less harmful preemption first: by fewer protected victims, a lower highest
@@ -214,9 +174,17 @@ func compareHarm(a, b *preemption) int {
 		cmp.Compare(a.victims[0].Priority, b.victims[0].Priority),
 		cmp.Compare(sumOfPriorities(a.victims), sumOfPriorities(b.victims)),
 		cmp.Compare(len(a.victims), len(b.victims)),
-		// Victims are sorted: the first has the earliest start of the most important ones.
-		startTime(b.victims[0]).Compare(startTime(a.victims[0])),
+		earliestStart(mostImportant(b.victims)).Compare(earliestStart(mostImportant(a.victims))),
 	)
+}
+
+// mostImportant returns the pods with the priority of the first one, the highest of sorted victims.
+func mostImportant(pods []*model.Pod) []*model.Pod {
+	end := slices.IndexFunc(pods, func(pod *model.Pod) bool { return pod.Priority != pods[0].Priority })
+	if end < 0 {
+		return pods
+	}
+	return pods[:end]
 }
 
 // sumOfPriorities makes every priority positive first. Otherwise a node with many victims of

@@ -28,6 +28,8 @@ type Options struct {
 	Informers informers.SharedInformerFactory
 	// Recorder records events. If it is nil, they are written with Client.
 	Recorder events.EventRecorder
+	// Gangs is whether PodGroups are served. If not, the group of a pod is ignored.
+	Gangs bool
 	// Clock is the source of time; nil means the real clock.
 	Clock clock.Clock
 }
@@ -68,6 +70,9 @@ func New(opts Options) (*Scheduler, error) {
 	resource.DeviceClasses().Informer()
 	resource.ResourceSlices().Informer()
 	resource.DeviceTaintRules().Informer()
+	if s.Gangs {
+		s.Informers.Scheduling().V1beta1().PodGroups().Informer()
+	}
 	s.machine = newMachine(s.Clock, s.budgets)
 	return s, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kindred-project/kindred/internal/scheduler/model"
@@ -50,6 +51,9 @@ func (s *Scheduler) watch(ctx context.Context) (func(), error) {
 	add(resource.ResourceSlices().Informer(), post(s, (*machine).setSlice), postLast(s, (*machine).removeSlice))
 	add(resource.DeviceTaintRules().Informer(), post(s, (*machine).setTaintRule), postLast(s, (*machine).removeTaintRule))
 	add(resource.ResourceClaims().Informer(), post(s, (*machine).setResourceClaim), postLast(s, (*machine).removeResourceClaim))
+	if s.Gangs {
+		add(s.Informers.Scheduling().V1beta1().PodGroups().Informer(), post(s, (*machine).setGroup), postLast(s, (*machine).removeGroup))
+	}
 	add(core.Pods().Informer(), s.setPod, s.removePod)
 	unwatch := func() {
 		for _, f := range undo {
@@ -116,6 +120,9 @@ func (s *Scheduler) removeNamespace(obj any) {
 
 func (s *Scheduler) setPod(obj any) {
 	pod := model.NewPod(obj.(*v1.Pod))
+	if !s.Gangs {
+		pod.Group = types.NamespacedName{}
+	}
 	s.inbox.post(func(m *machine) { m.setPod(pod) })
 }
 

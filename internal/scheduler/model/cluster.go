@@ -30,6 +30,9 @@ type Cluster struct {
 	// Volumes has the objects of storage, Devices those of dynamic resource allocation.
 	Volumes *Volumes
 	Devices *Devices
+	// groups has the PodGroups, membership the group of each of their pods.
+	groups     map[types.NamespacedName]*Group
+	membership map[types.UID]types.NamespacedName
 
 	// nominated has the pods nominated to each node, nomination the node of each of these pods.
 	nominated  map[string][]*Pod
@@ -51,6 +54,8 @@ func NewCluster() *Cluster {
 		claimUsers: map[types.NamespacedName]int{},
 		Volumes:    newVolumes(),
 		Devices:    newDevices(),
+		groups:     map[types.NamespacedName]*Group{},
+		membership: map[types.UID]types.NamespacedName{},
 		nominated:  map[string][]*Pod{},
 		nomination: map[types.UID]string{},
 	}

@@ -30,6 +30,8 @@ type Pod struct {
 	Ports []Port
 	// Owner is the UID of the pod's controller, if it has one.
 	Owner types.UID
+	// Group is the key of the pod's PodGroup; its name is empty if the pod is in none.
+	Group types.NamespacedName
 	// Claims are the pod's volumes that a PersistentVolumeClaim provides.
 	Claims []Claim
 
@@ -70,6 +72,9 @@ func NewPod(pod *v1.Pod) *Pod {
 	p.Weight = ResourcesOf(podresource.PodRequests(pod, opts))
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		p.Owner = owner.UID
+	}
+	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil {
+		p.Group = p.key(*group.PodGroupName)
 	}
 	p.parseAffinity()
 	p.parseClaims()
@@ -123,6 +128,9 @@ func (p *Pod) parseAffinity() {
 func (p *Pod) HasAffinity() bool {
 	return len(p.Affinity)+len(p.AntiAffinity)+len(p.PreferredAffinity)+len(p.PreferredAntiAffinity) > 0
 }
+
+// IsInGroup reports whether the pod is scheduled with its PodGroup.
+func (p *Pod) IsInGroup() bool { return p.Group.Name != "" }
 
 // Assigned reports whether the pod has a node in the API.
 func (p *Pod) IsAssigned() bool { return p.Spec.NodeName != "" }

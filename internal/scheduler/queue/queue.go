@@ -5,8 +5,8 @@
 //
 // A pending pod is in one of five states:
 //
-//	gated     it has scheduling gates, or needs objects that do not exist, and is not tried until
-//	          that has changed;
+//	gated     it has scheduling gates, or needs objects or other pods that do not exist, and is not
+//	          tried until that has changed;
 //	active    to be tried, ordered by priority, then by arrival;
 //	parked    no node fits; requeued by a change that may help (upstream: unschedulable);
 //	backoff   requeued, but tried recently, so other pods go first: 1 s after the first failure,
@@ -155,18 +155,48 @@ func (q *Queue) Remove(uid types.UID) {
 // Pop removes and returns the next pod to try; nil if there is none. The caller places it, or
 // returns it with Park or Retry.
 func (q *Queue) Pop() *Item {
-	q.promote()
-	item := q.active.first()
-	if item == nil {
-		item = q.backoff.first()
-	}
+	item := q.First()
 	if item == nil {
 		return nil
 	}
+	return q.Take(item.Pod.UID)
+}
+
+// Take removes and returns a pod that may be tried, even before its backoff is over; nil if it is
+// gated or not pending. The caller handles it as one from Pop.
+func (q *Queue) Take(uid types.UID) *Item {
+	item := q.pending[uid]
+	if item == nil || item.in == nil {
+		return nil
+	}
 	item.leave()
-	delete(q.pending, item.Pod.UID)
+	delete(q.pending, uid)
 	item.attempts++
 	return item
+}
+
+// First returns what Pop would return, and leaves it in the queue.
+func (q *Queue) First() *Item {
+	q.promote()
+	if item := q.active.first(); item != nil {
+		return item
+	}
+	return q.backoff.first()
+}
+
+// IsActive reports whether a pod is active.
+func (q *Queue) IsActive(uid types.UID) bool {
+	item := q.pending[uid]
+	return item != nil && item.in == q.active
+}
+
+// CompareMembers orders pods that are tried together: by more attempts, then by creation.
+func CompareMembers(a, b *Item) int {
+	return cmp.Or(
+		cmp.Compare(b.attempts, a.attempts),
+		a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time),
+		cmp.Compare(a.Pod.Name, b.Pod.Name),
+	)
 }
 
 // promote requeues the pods whose backoff is over, or that were parked for too long.
@@ -188,6 +218,20 @@ func (q *Queue) Park(item *Item, rejectedBy []string) {
 	q.takeBack(item)
 	item.overdue = q.clock.Now().Add(maxParked)
 	q.parked.add(item)
+}
+
+// Return returns a pod that may be tried again at once. It becomes active, unless it is gated now.
+func (q *Queue) Return(item *Item) {
+	item.RejectedBy = nil
+	q.takeBack(item)
+	q.activate(item)
+}
+
+// Recheck makes a pod active if it is no longer gated.
+func (q *Queue) Recheck(uid types.UID) {
+	if item := q.gated[uid]; item != nil && !q.mustWait(item.Pod) {
+		q.activate(item)
+	}
 }
 
 // Retry returns a pod that was not placed because of an error.
