@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime/debug"
 	"time"
+
+	"k8s.io/klog/v2"
 )
 
 // gcPercent is GOGC of a cluster. Go's default of 100 spends a fifth of the CPU on garbage
@@ -21,10 +23,15 @@ func tuneGC() {
 	}
 }
 
-// settling is the time that a cluster works on its start after it is ready, for example on its OpenAPI
-// documents.
+// settling is the time that a cluster works on its start after it is ready, for example to start its
+// controllers.
 const settling = 5 * time.Second
 
-// freeStartGarbage returns the garbage of the start to the operating system. It is larger than the
-// live heap, and an idle cluster would not collect it for minutes.
-func freeStartGarbage() { debug.FreeOSMemory() }
+// freeStart returns the memory that only the start needed to the operating system: its garbage, which is
+// larger than the live heap and which an idle cluster would not collect for minutes, and pages of the binary.
+func freeStart() {
+	debug.FreeOSMemory()
+	if err := unmapStartPages(); err != nil {
+		klog.Background().Error(err, "Cannot unmap the pages of the binary that only the start needed")
+	}
+}

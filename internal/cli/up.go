@@ -172,7 +172,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	for {
 		select {
 		case <-settled:
-			freeStartGarbage()
+			freeStart()
 		case <-ctx.Done():
 			cluster.Stop()
 			return nil
