@@ -102,6 +102,7 @@ func openEmbedded(ctx context.Context, dir string, c clock.Clock, r Retention) (
 	client := v3client.New(server)
 	requests := &gate{KV: client.KV}
 	client.KV = requests
+	client.Watcher = newWatcher(server, client)
 	b := newBackend(ctx, client, "embedded:"+dir, c, r, note)
 	b.failed, b.dir = failed, dir
 	b.stop = func() {

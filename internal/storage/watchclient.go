@@ -1,0 +1,101 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"sync"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
+	"google.golang.org/grpc"
+)
+
+// newWatcher returns a watcher of an embedded server. That of etcd's v3client connects client and server
+// by unbuffered channels, which deadlock when many watches are cancelled while events arrive: the client
+// sends a request, the server waits until its last response is taken, and the client takes responses
+// only between two requests. All watches of the process would then be silent for good. A network
+// connection buffers both directions; here the requests are buffered.
+func newWatcher(server *etcdserver.EtcdServer, client *clientv3.Client) clientv3.Watcher {
+	direct := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(server))
+	return clientv3.NewWatchFromWatchClient(watchClient{direct}, client)
+}
+
+type watchClient struct{ pb.WatchClient }
+
+func (c watchClient) Watch(ctx context.Context, options ...grpc.CallOption) (pb.Watch_WatchClient, error) {
+	direct, err := c.WatchClient.Watch(ctx, options...)
+	if err != nil {
+		return nil, err
+	}
+	s := &watchStream{Watch_WatchClient: direct, added: make(chan struct{}, 1)}
+	go s.pass()
+	return s, nil
+}
+
+// watchStream is a stream of watches whose Send never blocks. A client sends at most two requests for
+// each of its watches, and some for progress, so that the buffer needs no limit.
+type watchStream struct {
+	pb.Watch_WatchClient
+
+	mu       sync.Mutex
+	requests []*pb.WatchRequest
+	closed   bool
+	// added has an element if the requests or closed have changed.
+	added chan struct{}
+}
+
+// Send implements pb.Watch_WatchClient. If the stream fails, Recv reports it.
+func (s *watchStream) Send(r *pb.WatchRequest) error {
+	s.change(func() { s.requests = append(s.requests, r) })
+	return s.Context().Err()
+}
+
+// CloseSend implements pb.Watch_WatchClient.
+func (s *watchStream) CloseSend() error {
+	s.change(func() { s.closed = true })
+	return nil
+}
+
+func (s *watchStream) change(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	select {
+	case s.added <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the requests since its last call, and whether they are the last ones.
+func (s *watchStream) take() (requests []*pb.WatchRequest, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	requests, s.requests = s.requests, nil
+	return requests, s.closed
+}
+
+// pass passes the requests to the server until the stream ends.
+func (s *watchStream) pass() {
+	for {
+		select {
+		case <-s.Context().Done():
+			return
+		case <-s.added:
+		}
+		requests, last := s.take()
+		for _, r := range requests {
+			if s.Watch_WatchClient.Send(r) != nil {
+				return
+			}
+		}
+		if last {
+			_ = s.Watch_WatchClient.CloseSend()
+			return
+		}
+	}
+}
