@@ -18,6 +18,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/disruption"
 	"github.com/kindred-project/kindred/internal/controllers/endpoints"
 	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
+	"github.com/kindred-project/kindred/internal/controllers/endpointslicemirroring"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/job"
 	"github.com/kindred-project/kindred/internal/controllers/localpath"
@@ -72,6 +73,7 @@ func All(options Options) []control.Controller {
 		{Name: podautoscaler.Name, Needs: podautoscaler.Resource, Add: podautoscaler.Add},
 		{Name: endpointslice.Name, Add: endpointslice.Add},
 		{Name: endpoints.Name, Add: endpoints.Add},
+		{Name: endpointslicemirroring.Name, Source: endpointslicemirroring.Source, Add: endpointslicemirroring.Add},
 		{Name: servicecidr.Name, Add: servicecidr.Add},
 		{Name: roleaggregation.Name, Add: roleaggregation.Add},
 		{Name: certificates.Name, Add: certificates.Add(options.Sign)},

@@ -25,6 +25,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
 	"github.com/kindred-project/kindred/internal/controllers/endpoints"
 	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
+	"github.com/kindred-project/kindred/internal/controllers/endpointslicemirroring"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 	"github.com/kindred-project/kindred/internal/controllers/job"
@@ -134,6 +135,16 @@ var holdCases = []holdCase{{
 	handled: func(w *controltest.World, object client.Object) bool {
 		//lint:ignore SA1019 Endpoints are deprecated, but still created.
 		return w.API.Get(ctx, client.ObjectKeyFromObject(object), &corev1.Endpoints{}) == nil
+	},
+}, {
+	name: "Endpoints and their mirrored EndpointSlices", add: endpointslicemirroring.Add, handled: owns(&discoveryv1.EndpointSliceList{}),
+	object: func(meta metav1.ObjectMeta) client.Object {
+		meta.Labels = map[string]string{"app": meta.Name} // its slices get them
+		//lint:ignore SA1019 Endpoints are deprecated, but users still write them.
+		return &corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1"}}}}}
+	},
+	prepare: func(w *controltest.World, object client.Object) {
+		w.Must(w.API.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}))
 	},
 }, {
 	name: "a pod and its ephemeral claims", add: persistentvolume.AddEphemeral, handled: owns(&corev1.PersistentVolumeClaimList{}),
