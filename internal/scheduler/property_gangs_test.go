@@ -119,19 +119,20 @@ func (w *gangWorld) create(p *v1.Pod) {
 
 // settleBinding lets the API accept or refuse a binding.
 func (w *gangWorld) settleBinding() {
-	for _, name := range slices.Sorted(maps.Keys(w.inFlight)) {
-		delete(w.inFlight, name)
-		if w.random.IntN(5) == 0 {
-			delete(w.on, name)
-			w.notBound(w.pods[name].UID, errors.New("refused"))
-			return
-		}
-		bound := w.pods[name].DeepCopy()
-		bound.Spec.NodeName = w.on[name]
-		w.pods[name] = bound
-		w.set(bound)
+	if len(w.inFlight) == 0 {
 		return
 	}
+	name := slices.Sorted(maps.Keys(w.inFlight))[0]
+	delete(w.inFlight, name)
+	if w.random.IntN(5) == 0 {
+		delete(w.on, name)
+		w.notBound(w.pods[name].UID, errors.New("refused"))
+		return
+	}
+	bound := w.pods[name].DeepCopy()
+	bound.Spec.NodeName = w.on[name]
+	w.pods[name] = bound
+	w.set(bound)
 }
 
 // settle runs the machine until it has nothing to decide. The bindings of a group, which end with the

@@ -62,13 +62,14 @@ func (s *session) groupShows(group, status string) {
 func (s *session) gangRuns(gang string, count int) {
 	s.Helper()
 	s.eventually(gang+" runs", func() error {
+		running := 0
 		for _, pod := range s.pods("gang=" + gang) {
 			if pod.Status.Phase == corev1.PodRunning {
-				count--
+				running++
 			}
 		}
-		if count != 0 {
-			return fmt.Errorf("%d pods too few", count)
+		if running != count {
+			return fmt.Errorf("%d of %d pods run", running, count)
 		}
 		return nil
 	})
@@ -84,11 +85,26 @@ func TestGangs(t *testing.T) {
 	s.groupShows("fits", "Scheduled")
 	s.gangRuns("fits", 3)
 
+	// A Job's template has the group.
+	s.apply(gang("job", 2, 0, "") + `---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: job}
+spec:
+  parallelism: 2
+  completions: 2
+  template:
+    metadata: {labels: {gang: job}}
+    spec: {schedulingGroup: {podGroupName: job}, restartPolicy: Never, containers: [{name: c, image: any}]}
+`)
+	s.groupShows("job", "Scheduled")
+	s.gangRuns("job", 2)
+
 	// Two gangs compete for room for one of them.
 	s.apply(gang("left", 4, 4, "4") + "---" + gang("right", 4, 4, "4"))
-	winner, loser := "left", "right"
+	var winner, loser string
 	s.eventually("one gang is scheduled and one is not", func() error {
-		if s.onNodes("left") == 0 {
+		if winner, loser = "left", "right"; s.onNodes(winner) == 0 {
 			winner, loser = "right", "left"
 		}
 		if placed, other := s.onNodes(winner), s.onNodes(loser); placed != 4 || other != 0 {
