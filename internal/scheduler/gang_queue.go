@@ -31,8 +31,9 @@ func (m *machine) removeGroup(object *schedulingv1beta1.PodGroup) {
 // groupChanged releases the pods of a group that are no longer gated. With wake, the change may make
 // parked ones schedulable.
 func (m *machine) groupChanged(key types.NamespacedName, wake bool) {
+	m.countGroup(key)
 	group := m.cluster.Group(key)
-	if group == nil {
+	if awaitsQuorum(group) {
 		return
 	}
 	for _, pod := range group.Pods() {
@@ -41,7 +42,11 @@ func (m *machine) groupChanged(key types.NamespacedName, wake bool) {
 			m.queue.WakeOne(pod.UID)
 		}
 	}
-	m.countGroup(key)
+}
+
+// awaitsQuorum reports whether a group has no object or too few pods.
+func awaitsQuorum(group *model.Group) bool {
+	return group == nil || group.Object == nil || group.Len() < group.MinCount()
 }
 
 // isGated reports whether a pod must not be tried, its own scheduling gates aside. A pod waits for its
@@ -54,12 +59,15 @@ func (m *machine) isGated(pod *model.Pod) bool {
 		return false
 	}
 	group := m.cluster.Group(pod.Group)
-	if group == nil || group.Object == nil || group.Len() < group.MinCount() {
+	if awaitsQuorum(group) {
 		return true
 	}
-	return slices.ContainsFunc(group.Pods(), func(other *model.Pod) bool {
-		return m.queue.Get(other.UID) != nil && (len(other.Spec.SchedulingGates) > 0 || plugin.DevicesMissing(m.cluster, other) != nil)
-	})
+	for other := range group.All() {
+		if m.queue.Get(other.UID) != nil && (len(other.Spec.SchedulingGates) > 0 || plugin.DevicesMissing(m.cluster, other) != nil) {
+			return true
+		}
+	}
+	return false
 }
 
 // countGroup records whether some, but too few, pods of a group are on nodes. A restart may have
@@ -70,7 +78,13 @@ func (m *machine) countGroup(key types.NamespacedName) {
 	if group == nil || group.Object == nil {
 		return
 	}
-	if placed := len(m.cluster.Placed(group)); placed > 0 && placed < group.MinCount() {
+	placed := 0
+	for pod := range group.All() {
+		if m.cluster.NodeOf(pod.UID) != "" {
+			placed++
+		}
+	}
+	if placed > 0 && placed < group.MinCount() {
 		m.incomplete[key] = true
 	}
 }

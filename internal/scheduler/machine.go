@@ -163,11 +163,15 @@ func (m *machine) setPod(pod *model.Pod) {
 		m.removePod(pod.UID)
 		return
 	case pod.IsAssigned():
-		defer m.groupChanged(pod.Group, m.cluster.Join(pod))
+		joined, before := m.cluster.Join(pod), m.cluster.NodeOf(pod.UID)
 		m.setAssigned(pod)
+		if joined || before != pod.Spec.NodeName {
+			m.groupChanged(pod.Group, joined)
+		}
 	case pod.Spec.SchedulerName == v1.DefaultSchedulerName:
-		defer m.groupChanged(pod.Group, m.cluster.Join(pod))
+		joined := m.cluster.Join(pod)
 		m.setWaiting(pod)
+		m.groupChanged(pod.Group, joined)
 	}
 }
 

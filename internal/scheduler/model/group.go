@@ -5,6 +5,8 @@ package model
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"slices"
 
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -42,12 +44,12 @@ func (g *Group) IsDisruptedAsOne() bool {
 // Len returns the number of pods.
 func (g *Group) Len() int { return len(g.pods) }
 
+// All iterates over the pods, in no order.
+func (g *Group) All() iter.Seq[*Pod] { return maps.Values(g.pods) }
+
 // Pods returns the pods, by name.
 func (g *Group) Pods() []*Pod {
-	pods := make([]*Pod, 0, len(g.pods))
-	for _, pod := range g.pods {
-		pods = append(pods, pod)
-	}
+	pods := slices.AppendSeq(make([]*Pod, 0, len(g.pods)), g.All())
 	slices.SortFunc(pods, func(a, b *Pod) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) })
 	return pods
 }
