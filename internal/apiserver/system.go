@@ -36,7 +36,7 @@ func (s *Server) EnsureSystem(parent context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.awaitInformers(parent); err != nil {
+	if err := s.AwaitInformers(parent); err != nil {
 		return err
 	}
 	if err := ensureDefaultClass(parent, client); err != nil {
@@ -61,9 +61,9 @@ func (s *Server) EnsureSystem(parent context.Context) error {
 	return s.awaitPolicy(parent)
 }
 
-// awaitInformers waits until the server's informers are synced. Until then admission makes requests
+// AwaitInformers waits until the server's informers are synced. Until then admission makes requests
 // wait, up to a limit.
-func (s *Server) awaitInformers(ctx context.Context) error {
+func (s *Server) AwaitInformers(ctx context.Context) error {
 	select {
 	case <-s.started:
 	case <-ctx.Done():

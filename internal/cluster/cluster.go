@@ -221,6 +221,10 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 		return err
 	}
 	c.server.StartInformers()
+	// If informers are not synced when the manager starts, it waits for the next check, 100 ms later.
+	if err := c.server.AwaitInformers(ctx); err != nil {
+		return err
+	}
 	c.parts.start("controllers", c.fail, manager.Start)
 	c.parts.start("garbage collector", c.fail, collector.Run)
 	c.parts.start("scheduler", c.fail, schedule.Run)
