@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -38,7 +39,7 @@ func (c *controller) ControllerGetCapabilities(context.Context, *csi.ControllerG
 	return response, nil
 }
 
-// CreateVolume creates a directory, empty or with the files of a snapshot or another volume.
+// CreateVolume creates a volume, empty or with the data of a snapshot or another volume.
 func (c *controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if filepath.Base(r.Name) != r.Name {
 		return nil, status.Error(codes.InvalidArgument, "invalid name")
@@ -66,33 +67,53 @@ func (c *controller) create(r *csi.CreateVolumeRequest) (*volume, error) {
 	if size > c.available() {
 		return nil, status.Error(codes.ResourceExhausted, "not enough space")
 	}
-	source, err := c.source(r.VolumeContentSource)
+	v := &volume{Size: size, Block: isBlock(r.VolumeCapabilities), Parameters: r.MutableParameters}
+	source, err := c.source(r.VolumeContentSource, v.Block)
 	if err != nil {
 		return nil, err
 	}
-	if err := fill(c.state.volumeData(r.Name), source); err != nil {
+	data := c.state.volumeData(r.Name)
+	if err := fill(data, source, v.Block); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(c.state.volumeData(r.Name), 0o777); err != nil {
+	if v.Block {
+		err = os.Truncate(data, size)
+	} else {
+		err = os.Chmod(data, 0o777)
+	}
+	if err != nil {
 		return nil, err
 	}
-	v := &volume{Size: size, Parameters: r.MutableParameters}
 	return v, write(c.state.volumePath(r.Name), v)
 }
 
-// source returns the directory that a new volume is a copy of, or "".
-func (c *controller) source(s *csi.VolumeContentSource) (string, error) {
+func isBlock(capabilities []*csi.VolumeCapability) bool {
+	return slices.ContainsFunc(capabilities, func(c *csi.VolumeCapability) bool { return c.GetBlock() != nil })
+}
+
+// source returns the data that a new volume is a copy of, or "".
+func (c *controller) source(s *csi.VolumeContentSource, block bool) (data string, err error) {
+	var isDevice bool
 	switch {
 	case s.GetSnapshot() != nil:
 		id := s.GetSnapshot().SnapshotId
-		_, err := c.state.snapshot(id)
-		return c.state.snapshotData(id), err
+		of, err := c.state.snapshot(id)
+		if err != nil {
+			return "", err
+		}
+		data, isDevice = c.state.snapshotData(id), of.Block
 	case s.GetVolume() != nil:
 		id := s.GetVolume().VolumeId
-		_, err := c.state.volume(id)
-		return c.state.volumeData(id), err
+		of, err := c.state.volume(id)
+		if err != nil {
+			return "", err
+		}
+		data, isDevice = c.state.volumeData(id), of.Block
 	}
-	return "", nil
+	if data != "" && isDevice != block {
+		return "", status.Error(codes.InvalidArgument, "the source has another volume mode")
+	}
+	return data, nil
 }
 
 func (c *controller) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
@@ -166,6 +187,11 @@ func (c *controller) ControllerExpandVolume(_ context.Context, r *csi.Controller
 		return nil, err
 	}
 	v.Size = max(v.Size, r.CapacityRange.RequiredBytes)
+	if v.Block {
+		if err := os.Truncate(c.state.volumeData(r.VolumeId), v.Size); err != nil {
+			return nil, err
+		}
+	}
 	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: true}, write(c.state.volumePath(r.VolumeId), v)
 }
 

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/kindred-project/kindred/internal/loop"
 )
 
 // guard sees all calls. It keeps track of what is staged, and kills the driver in the call that was asked for.
@@ -61,7 +63,12 @@ func (g *guard) after(request, response any) (any, error) {
 	case *csi.NodeStageVolumeRequest:
 		return response, g.change(r.VolumeId, func(v *volume) { v.Staged = r.StagingTargetPath })
 	case *csi.NodeUnstageVolumeRequest:
+		if err := detach(g.state.volumeData(r.VolumeId)); err != nil {
+			return nil, err
+		}
 		return response, g.change(r.VolumeId, func(v *volume) { v.Staged = "" })
+	case *csi.NodeExpandVolumeRequest:
+		return response, loop.Grow(g.state.volumeData(r.VolumeId))
 	case *csi.NodePublishVolumeRequest:
 		return response, g.change(r.VolumeId, func(v *volume) {
 			if !slices.Contains(v.Published, r.TargetPath) {
@@ -76,6 +83,15 @@ func (g *guard) after(request, response any) (any, error) {
 		return g.node()
 	}
 	return response, nil
+}
+
+// detach detaches the loop device of a volume, if it has one.
+func detach(data string) error {
+	device, err := loop.Find(data)
+	if device == "" || err != nil {
+		return err
+	}
+	return loop.Detach(device)
 }
 
 // change changes the state of a volume. One that was made by hand has none.

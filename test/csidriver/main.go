@@ -1,8 +1,8 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Program csidriver is a CSI driver for scenarios: its volumes are directories, which upstream's sidecars
-// create, attach, expand, modify, snapshot and copy through its controller service. Its node service is that of
+// Program csidriver is a CSI driver for scenarios: its volumes are directories, or loop devices of files, which
+// upstream's sidecars create, attach, expand, modify, snapshot and copy through its controller service. Its node service is that of
 // the node's unit tests. It registers on the node itself, because upstream's node-driver-registrar is not
 // published as a module, nor is its csi-driver-host-path.
 //
@@ -23,6 +23,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 
+	"github.com/kindred-project/kindred/internal/loop"
 	"github.com/kindred-project/kindred/internal/node/csi/csitest"
 )
 
@@ -59,6 +60,7 @@ func run(o options) error {
 	}
 	c := &controller{state: s, slots: o.slots, capacity: o.capacity, topology: &csi.Topology{Segments: map[string]string{topologyKey: o.node}}}
 	d := csitest.NewDriver(o.name, o.endpoint, o.data)
+	d.Device = loop.Attach
 	d.Capabilities = append(d.Capabilities, csi.NodeServiceCapability_RPC_EXPAND_VOLUME)
 	volumes, err := s.volumes()
 	if err != nil {

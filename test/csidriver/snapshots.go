@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// CreateSnapshot copies the files of a volume.
+// CreateSnapshot copies the data of a volume.
 func (c *controller) CreateSnapshot(_ context.Context, r *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
 	if filepath.Base(r.Name) != r.Name {
 		return nil, status.Error(codes.InvalidArgument, "invalid name")
@@ -39,10 +39,10 @@ func (c *controller) copy(id, source string) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := fill(c.state.snapshotData(id), c.state.volumeData(source)); err != nil {
+	if err := fill(c.state.snapshotData(id), c.state.volumeData(source), v.Block); err != nil {
 		return nil, err
 	}
-	s := &snapshot{Source: source, Size: v.Size, Created: timestamppb.Now()}
+	s := &snapshot{Source: source, Size: v.Size, Block: v.Block, Created: timestamppb.Now()}
 	return s, write(c.state.snapshotPath(id), s)
 }
 

@@ -18,9 +18,11 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// volume is the state of a volume. Its data is in the directory with the name of its ID.
+// volume is the state of a volume. Its data is in the directory, or file, with the name of its ID.
 type volume struct {
 	Size int64 `json:"size"`
+	// Block is true for a block device.
+	Block bool `json:"block,omitempty"`
 	// Parameters are the mutable ones.
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// Node is the node to which the volume is attached.
@@ -34,12 +36,13 @@ type volume struct {
 type snapshot struct {
 	Source  string                 `json:"source"`
 	Size    int64                  `json:"size"`
+	Block   bool                   `json:"block,omitempty"`
 	Created *timestamppb.Timestamp `json:"created"`
 }
 
 // state is the driver's state on disk:
 //
-//	<volume>                    the data of a volume
+//	<volume>                    the data of a volume: a directory, or the file of a block device
 //	.volumes/<volume>.json      a volume
 //	.snapshots/<snapshot>       the data of a snapshot
 //	.snapshots/<snapshot>.json  a snapshot
@@ -144,13 +147,22 @@ func remove(path, data string) error {
 	return os.RemoveAll(data)
 }
 
-// fill makes a directory with the files of another one, or an empty one. A copy that was interrupted is done
-// again.
-func fill(target, source string) error {
+// fill makes the data of a volume or snapshot, empty or with a copy of another one's. A copy that was interrupted
+// is done again.
+func fill(target, source string, block bool) error {
 	if err := os.RemoveAll(target); err != nil {
 		return err
 	}
-	if source == "" {
+	switch {
+	case block && source == "":
+		return os.WriteFile(target, nil, 0o600)
+	case block:
+		data, err := os.ReadFile(source)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, data, 0o600)
+	case source == "":
 		return os.MkdirAll(target, 0o777)
 	}
 	return os.CopyFS(target, os.DirFS(source))

@@ -4,6 +4,7 @@
 package scenarios
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func TestSidecarsOfDriverThatDies(t *testing.T) {
 	s.kubectl("exec", "user", "--", "sh", "-c", "echo kept > /data/file")
 	file := filepath.Join(driver.data, s.handle("data"), "file")
 
-	driver.diesIn("CreateSnapshot", func() { s.apply(csiSnapshot) })
+	driver.diesIn("CreateSnapshot", func() { s.apply(csiSnapshot("before", "data")) })
 	driver.start()
 	s.has("true", "{.status.readyToUse}", "volumesnapshot", "before")
 	if snapshots := driver.snapshots(); len(snapshots) != 1 {
@@ -79,6 +80,72 @@ func TestSidecarsOfDriverThatDies(t *testing.T) {
 	if volumes, snapshots := driver.volumes(), driver.snapshots(); len(volumes)+len(snapshots) > 0 {
 		t.Errorf("left: %v %v", volumes, snapshots)
 	}
+}
+
+// TestSidecarsKindredDies: Kindred gets SIGKILL at several moments while the sidecars provision, attach,
+// expand, snapshot, detach and delete volumes. Nothing is created or attached twice, and nothing is lost.
+func TestSidecarsKindredDies(t *testing.T) {
+	s, driver := withSidecars(t)
+	moments := []time.Duration{0, 100 * time.Millisecond, 400 * time.Millisecond, 1500 * time.Millisecond}
+	claims := make([]string, len(moments))
+	for i := range moments {
+		claims[i] = fmt.Sprint("data-", i)
+	}
+	// killed kills Kindred after it has begun with each claim.
+	killed := func(begin func(claim string)) {
+		t.Helper()
+		for i, moment := range moments {
+			begin(claims[i])
+			time.Sleep(moment)
+			s.cluster.kill(t)
+			s.cluster.again(t)
+		}
+	}
+	count := func(what string, names []string, want int) {
+		t.Helper()
+		if len(names) != want {
+			t.Errorf("%d %s, want %d: %v", len(names), what, want, names)
+		}
+	}
+	use := func(prefix, command, prints string) {
+		t.Helper()
+		for _, claim := range claims {
+			s.ready(prefix + claim)
+			s.prints(prints, "exec", prefix+claim, "--", "sh", "-c", "cd /"+claim+"; "+command)
+		}
+	}
+
+	killed(func(claim string) { s.apply(csiClaim(claim, "1Mi", "") + csiPod("user-"+claim, claim)) })
+	use("user-", "echo kept > file", "")
+	count("volumes", driver.volumes(), len(claims))
+	s.has("true true true true", "{.items[*].status.attached}", "volumeattachments")
+
+	killed(func(claim string) {
+		s.kubectl("patch", "pvc", claim, "-p", `{"spec": {"resources": {"requests": {"storage": "2Mi"}}}}`)
+	})
+	for _, claim := range claims {
+		s.within(3*patience, "the claim grows", func() error { return s.equals("2Mi", "{.status.capacity.storage}", "pvc", claim) })
+	}
+
+	killed(func(claim string) { s.apply(csiSnapshot("of-"+claim, claim)) })
+	for _, claim := range claims {
+		s.has("true", "{.status.readyToUse}", "volumesnapshot", "of-"+claim)
+	}
+	count("snapshots", driver.snapshots(), len(claims))
+
+	killed(func(claim string) { s.kubectl("delete", "pod", "user-"+claim, "--wait=false") })
+	s.has("", "{.items[*].metadata.name}", "volumeattachments")
+	killed(func(claim string) { s.apply(csiPod("next-"+claim, claim)) })
+	use("next-", "cat file", "kept\n")
+
+	killed(func(claim string) {
+		s.kubectl("delete", "--wait=false", "pod/next-"+claim, "pvc/"+claim, "volumesnapshot/of-"+claim)
+	})
+	s.has("", "{.items[*].metadata.name}", "pv")
+	s.has("", "{.items[*].metadata.name}", "volumeattachments")
+	s.has("", "{.items[*].metadata.name}", "volumesnapshotcontents")
+	count("volumes", driver.volumes(), 0)
+	count("snapshots", driver.snapshots(), 0)
 }
 
 // TestSidecarsOfFullNode: a pod whose volume cannot be attached, because the node has as many as it can have,

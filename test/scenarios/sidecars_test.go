@@ -92,12 +92,15 @@ spec:
 `
 }
 
-const csiSnapshot = `
+// csiSnapshot is a snapshot of a claim.
+func csiSnapshot(name, claim string) string {
+	return `
 apiVersion: snapshot.storage.k8s.io/v1
 kind: VolumeSnapshot
-metadata: {name: before}
-spec: {volumeSnapshotClassName: csi, source: {persistentVolumeClaimName: data}}
+metadata: {name: ` + name + `}
+spec: {volumeSnapshotClassName: csi, source: {persistentVolumeClaimName: ` + claim + `}}
 `
+}
 
 // withSidecars returns a namespace on a cluster with a driver and all of upstream's sidecars, or skips the test
 // unless it was requested, because building the sidecars takes minutes.
@@ -260,7 +263,7 @@ func TestSidecars(t *testing.T) {
 	s.attributes(driver, id)
 
 	// A snapshot has the data as of its creation, a clone that of its own.
-	s.apply(csiSnapshot)
+	s.apply(csiSnapshot("before", "data"))
 	s.has("true", "{.status.readyToUse}", "volumesnapshot", "before")
 	s.kubectl("exec", "user", "--", "sh", "-c", "echo two > /data/file")
 	s.apply(csiClaim("clone", "2Mi", ", dataSource: {kind: PersistentVolumeClaim, name: data}") + csiPod("cloner", "clone"))

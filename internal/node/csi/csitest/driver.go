@@ -36,6 +36,8 @@ type Driver struct {
 	Info *csi.NodeGetInfoResponse
 	// Capabilities are those of the node service.
 	Capabilities []csi.NodeServiceCapability_RPC_Type
+	// Device returns the device of a block volume's file; if nil, the file itself is published.
+	Device func(file string) (string, error)
 	// Before is called before each call that changes something. If it fails, so does the call. After is the
 	// same after the call was carried out.
 	Before, After func(call string) error
@@ -215,12 +217,18 @@ func (d *Driver) NodeUnstageVolume(_ context.Context, r *csi.NodeUnstageVolumeRe
 // NodePublishVolume implements csi.NodeServer.
 func (d *Driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	return &csi.NodePublishVolumeResponse{}, d.call("Publish", r.VolumeId, r, func() error {
-		source := r.StagingTargetPath
+		source, data := r.StagingTargetPath, filepath.Join(d.Data, r.VolumeId)
 		switch {
 		case d.stages() && source == "" || source != "" && d.staged[r.VolumeId] != source:
 			return status.Error(codes.FailedPrecondition, "not staged")
+		case r.VolumeCapability.GetBlock() != nil && d.Device != nil:
+			device, err := d.Device(data)
+			if err != nil {
+				return status.Error(codes.Internal, err.Error())
+			}
+			source = device
 		case source == "" || r.VolumeCapability.GetBlock() != nil:
-			source = filepath.Join(d.Data, r.VolumeId)
+			source = data
 		}
 		d.publish(r.VolumeId, r.TargetPath)
 		return bind(source, r.TargetPath)
