@@ -33,19 +33,19 @@ func endsGrace(options *metav1.DeleteOptions) bool {
 	return options != nil && options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0 && len(options.DryRun) == 0
 }
 
-// removeTerminating removes the version of a terminating object that is in the watch cache. It returns
-// nil without an error if the generic registry must decide, as for an object that has finalizers or is
-// newer in the store.
+// removeTerminating removes a terminating object in the version that is stored. It returns nil without an
+// error if the generic registry must decide, as for an object that has finalizers or changes meanwhile.
 func (s *Store) removeTerminating(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, error) {
 	key, err := s.KeyFunc(ctx, name)
 	if err != nil {
 		return nil, nil
 	}
-	cached := s.NewFunc()
-	if err := s.Storage.Get(ctx, key, storage.GetOptions{ResourceVersion: "0"}, cached); err != nil {
+	// Not from the watch cache, which may lack the final status that the node has just written.
+	stored := s.NewFunc()
+	if err := s.Storage.Get(ctx, key, storage.GetOptions{}, stored); err != nil {
 		return nil, nil
 	}
-	object, err := meta.Accessor(cached)
+	object, err := meta.Accessor(stored)
 	if err != nil || object.GetDeletionTimestamp() == nil || len(object.GetFinalizers()) > 0 {
 		return nil, nil
 	}
