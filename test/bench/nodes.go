@@ -23,9 +23,9 @@ import (
 // nodeClients is the number of requests that the simulated nodes send at the same time.
 const nodeClients = 64
 
-// nodes simulates the nodes of an upstream control plane: a pod is Running with one write of its status
-// as soon as it is bound, and gone with one request as soon as it is to be deleted. It is less work than
-// kubelets have, to be fair.
+// nodes simulates the nodes of an upstream control plane: with one write of its status, a pod is Running
+// as soon as it is bound, or has succeeded if it is not to be restarted; and it is gone with one request as
+// soon as it is to be deleted. It is less work than kubelets have, to be fair.
 type nodes struct {
 	client  kubernetes.Interface
 	work    chan *corev1.Pod
@@ -133,6 +133,9 @@ func (n *nodes) advance(pod *corev1.Pod) error {
 		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	}
 	pod.Status = n.running(pod)
+	if pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		succeed(&pod.Status)
+	}
 	_, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 	return err
 }
@@ -153,4 +156,20 @@ func (n *nodes) running(pod *corev1.Pod) corev1.PodStatus {
 	status.PodIP = netip.AddrFrom4([4]byte{198, 18, byte(number >> 8), byte(number)}).String()
 	status.PodIPs = []corev1.PodIP{{IP: status.PodIP}}
 	return status
+}
+
+// succeed ends the containers of a running pod.
+func succeed(status *corev1.PodStatus) {
+	status.Phase = corev1.PodSucceeded
+	for i := range status.Conditions {
+		if t := status.Conditions[i].Type; t == corev1.PodReady || t == corev1.ContainersReady {
+			status.Conditions[i].Status, status.Conditions[i].Reason = corev1.ConditionFalse, "PodCompleted"
+		}
+	}
+	for i := range status.ContainerStatuses {
+		c := &status.ContainerStatuses[i]
+		started := c.State.Running.StartedAt
+		c.Ready, c.Started = false, ptr.To(false)
+		c.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: started, FinishedAt: started}}
+	}
 }

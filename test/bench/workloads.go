@@ -37,6 +37,15 @@ type workload struct {
 	prepare, measure func(context.Context, kubernetes.Interface) error
 }
 
+var (
+	scaling      = workload{measure: scaleTo(replicas)}
+	scalingMany  = workload{measure: scaleTo(manyReplicas)}
+	deletingMany = workload{prepare: scaleTo(manyReplicas), measure: deleteDeployment(manyReplicas)}
+	rollingOut   = workload{prepare: scaleTo(replicas), measure: rollOut}
+	runningJob   = workload{measure: runJob}
+	startingSet  = workload{measure: startSet}
+)
+
 // on20Nodes returns the function that measures a workload.
 func on20Nodes(w workload) func(context.Context, *bench) (float64, error) {
 	return func(ctx context.Context, b *bench) (float64, error) {
