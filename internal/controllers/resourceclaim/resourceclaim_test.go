@@ -286,7 +286,9 @@ func TestEvents(t *testing.T) {
 	eventually(t, "the claim is created", func() bool { return len(claimsIn(w)) == 1 })
 	p := &corev1.Pod{}
 	w.Must(w.API.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "pod"}, p))
-	p.Status.Phase = corev1.PodFailed
-	w.Must(w.API.Status().Update(ctx, p))
+	failed := p.DeepCopy()
+	failed.Status.Phase = corev1.PodFailed
+	// The controller may be writing the name of the claim to the pod, so that an update could conflict.
+	w.Must(w.API.Status().Patch(ctx, failed, client.MergeFrom(p)))
 	eventually(t, "the claim is deleted", func() bool { return len(claimsIn(w)) == 0 })
 }
