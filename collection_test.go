@@ -171,7 +171,7 @@ func TestNewKindsAreCollectedWithinASecond(t *testing.T) {
 		owned := time.Since(accepted)
 
 		known := o.collectKnown(dependent)
-		t.Logf("what was owned by nobody went in %v, what was owned in %v; shown after %v, known kinds took %v", dangling, owned, late, known)
+		t.Logf("objects whose owner is absent were collected in %v, others in %v; the kind was shown after %v, collecting a known kind took %v", dangling, owned, late, known)
 		if max(dangling-2*late, owned)-known > time.Second {
 			t.Errorf("%s: collected after %v and %v, more than a second beyond the API's %v and a known kind's %v", kind.Kind, dangling, owned, late, known)
 		}

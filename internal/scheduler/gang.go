@@ -20,7 +20,7 @@ import (
 // unschedulableGroup begins the messages of a group that does not fit.
 const unschedulableGroup = "pod group is unschedulable"
 
-// outcome is how an attempt to place a group ends.
+// outcome is the end of an attempt to place a group.
 type outcome int
 
 const (

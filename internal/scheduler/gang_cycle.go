@@ -16,7 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/queue"
 )
 
-// groupReport is what a decision writes about a PodGroup.
+// groupReport has the writes of a decision about a PodGroup.
 type groupReport struct {
 	object    *schedulingv1beta1.PodGroup
 	condition metav1.Condition

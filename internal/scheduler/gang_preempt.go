@@ -26,7 +26,7 @@ type groupPreemption struct {
 	kept *trial
 }
 
-// wholeCluster is where a group preempts pods.
+// wholeCluster stands for the node in events: a group preempts pods on all nodes.
 const wholeCluster = "cluster"
 
 // preemptForGroup finds the pods whose removal makes room for a group. It removes all less important

@@ -21,7 +21,7 @@ type trial struct {
 // attempt is the attempt to place one pod of a group.
 type attempt struct {
 	item *queue.Item
-	// on is where the pod was placed; nil if it fits on no node, for the reason in message.
+	// on is the placement of the pod; nil if it fits on no node, for the reason in message.
 	on      *placement
 	message string
 	// filters are those to wake the pod: they rejected it, or would have to find another node for it.

@@ -28,7 +28,7 @@ type Options struct {
 	Informers informers.SharedInformerFactory
 	// Recorder records events. If it is nil, they are written with Client.
 	Recorder events.EventRecorder
-	// Gangs is whether PodGroups are served. If not, the group of a pod is ignored.
+	// Gangs is set if PodGroups are served. If it is not, the group of a pod is ignored.
 	Gangs bool
 	// Clock is the source of time; nil means the real clock.
 	Clock clock.Clock

@@ -15,7 +15,7 @@ import (
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// victim is what a preemption removes as one: a pod, or all pods of a group that is disrupted as one.
+// victim has the pods that a preemption removes together: one, or all of a group that is disrupted as one.
 type victim struct {
 	pods     []*model.Pod
 	priority int32

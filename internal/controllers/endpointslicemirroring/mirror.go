@@ -34,7 +34,7 @@ func mirrored(endpoints metav1.Object) bool {
 	return !elects && endpoints.GetLabels()[discoveryv1.LabelSkipMirror] != "true"
 }
 
-// content is what Endpoints say, as slices.
+// content is the content of Endpoints in the form of slices.
 type content struct {
 	slices []*discoveryv1.EndpointSlice
 	// invalid is the number of addresses that are not IP addresses, excess of those over capacity.

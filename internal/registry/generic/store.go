@@ -30,7 +30,7 @@ type Environment struct {
 	Clock   clock.PassiveClock
 	// Declared holds the features that declared validations depend on.
 	Declared map[string]bool
-	// Gangs is whether PodGroups are served (see WithGangs).
+	// Gangs is set if PodGroups are served (see WithGangs).
 	Gangs bool
 }
 

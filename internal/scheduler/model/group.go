@@ -19,7 +19,7 @@ import (
 type Group struct {
 	// Object is nil as long as there are only pods.
 	Object *schedulingv1beta1.PodGroup
-	// Scheduled is whether the group has been scheduled once. That is never taken back.
+	// Scheduled is set once the group has been scheduled, and stays set.
 	Scheduled bool
 	// pods has the pods that have not ended, pending ones and those on nodes.
 	pods map[types.UID]*Pod

@@ -29,7 +29,7 @@ type Policy struct {
 
 // Optional are the features that add rules to the policy.
 type Optional struct {
-	// Gangs is whether PodGroups are served.
+	// Gangs is set if PodGroups are served.
 	Gangs bool
 }
 
