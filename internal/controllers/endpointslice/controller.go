@@ -51,7 +51,7 @@ func Add(env control.Env) error {
 		WithOptions(env.Options(workers)).
 		For(&corev1.Service{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.servicesOf), builder.WithPredicates(backends.PodChanges())).
-		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(serviceOf)).
+		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(backends.ServiceOfSlice(managedBy))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeChanged), builder.WithPredicates(zoneChanges())).
 		Complete(r)
 }
@@ -135,15 +135,6 @@ func (r *reconciler) forget(service types.NamespacedName) {
 
 func (r *reconciler) servicesOf(ctx context.Context, pod client.Object) []reconcile.Request {
 	return backends.ServicesOf(ctx, r.client, pod)
-}
-
-// serviceOf returns a request for the Service of a slice that this controller has created.
-func serviceOf(_ context.Context, slice client.Object) []reconcile.Request {
-	labels := slice.GetLabels()
-	if labels[discoveryv1.LabelManagedBy] != managedBy || labels[discoveryv1.LabelServiceName] == "" {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: slice.GetNamespace(), Name: labels[discoveryv1.LabelServiceName]}}}
 }
 
 // nodeChanged updates the topology cache with the nodes, and returns a request for each Service

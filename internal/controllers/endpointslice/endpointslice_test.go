@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kindred-project/kindred/internal/controllers/framework/backends"
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 )
 
@@ -98,7 +99,7 @@ func TestSliceListsPodsOfService(t *testing.T) {
 	if got := slice.Labels[discoveryv1.LabelManagedBy]; got != "endpointslice-controller.k8s.io" || slice.Labels[discoveryv1.LabelServiceName] != "web" {
 		t.Errorf("labels %v", slice.Labels)
 	}
-	if got := serviceOf(ctx, &slice); len(got) != 1 || got[0].NamespacedName != key {
+	if got := backends.ServiceOfSlice(managedBy)(ctx, &slice); len(got) != 1 || got[0].NamespacedName != key {
 		t.Errorf("the slice wakes %v", got)
 	}
 	b.Sync()

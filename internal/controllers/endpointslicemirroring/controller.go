@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -19,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kindred-project/kindred/internal/controllers/framework/backends"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
@@ -44,7 +43,7 @@ func Add(env control.Env) error {
 		WithOptions(env.Options(workers)).
 		For(&corev1.Endpoints{}, builder.WithPredicates(mirroredChanges())).
 		Watches(&corev1.Service{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(selectorChanges())).
-		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(endpointsOf)).
+		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(backends.ServiceOfSlice(managedBy))).
 		Complete(newReconciler(env, seen))
 }
 
@@ -65,15 +64,6 @@ func selectorChanges() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool { return selects(e.ObjectOld) != selects(e.ObjectNew) },
 		DeleteFunc: func(e event.DeleteEvent) bool { return !selects(e.Object) },
 	}
-}
-
-// endpointsOf returns a request for the Endpoints of a mirrored slice.
-func endpointsOf(_ context.Context, slice client.Object) []reconcile.Request {
-	labels := slice.GetLabels()
-	if labels[discoveryv1.LabelManagedBy] != managedBy || labels[discoveryv1.LabelServiceName] == "" {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: slice.GetNamespace(), Name: labels[discoveryv1.LabelServiceName]}}}
 }
 
 type reconciler struct {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/kindred-project/kindred/internal/controllers/framework/backends"
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
 )
 
@@ -94,7 +95,7 @@ func TestEndpointsAreMirrored(t *testing.T) {
 	b := newBench(t, newService(), newEndpoints(t, "80/http 10.0.0.1 fd00::1"))
 	b.Sync()
 	first := b.expect("created", "80/http 10.0.0.1", "80/http fd00::1")
-	if got := endpointsOf(ctx, first[0]); len(got) != 1 || got[0].NamespacedName != key {
+	if got := backends.ServiceOfSlice(managedBy)(ctx, first[0]); len(got) != 1 || got[0].NamespacedName != key {
 		t.Errorf("the slice wakes %v", got)
 	}
 	b.change(func(e *corev1.Endpoints) { e.Subsets[0] = subset(t, "81 10.0.0.1 !10.0.0.2") })

@@ -11,11 +11,14 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/endpointslice/util"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -40,6 +43,18 @@ func ServicesOf(ctx context.Context, reader client.Reader, pod client.Object) []
 		}
 	}
 	return out
+}
+
+// ServiceOfSlice returns a function that maps an EndpointSlice to a request for its Service, or for the
+// Endpoints of that name, if the slice has this value of the managed-by label.
+func ServiceOfSlice(managedBy string) handler.MapFunc {
+	return func(_ context.Context, slice client.Object) []reconcile.Request {
+		labels := slice.GetLabels()
+		if labels[discoveryv1.LabelManagedBy] != managedBy || labels[discoveryv1.LabelServiceName] == "" {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: slice.GetNamespace(), Name: labels[discoveryv1.LabelServiceName]}}}
+	}
 }
 
 // PodChanges passes the events of pods that may change endpoints: phase, IPs,
