@@ -19,8 +19,8 @@ LDFLAGS := -s -w \
 export CGO_ENABLED := 0
 
 # What a real node needs besides Go: Debian packages, and the programs in them.
-NODE_PACKAGES := containerd runc containernetworking-plugins iptables iproute2
-NODE_PROGRAMS := containerd runc iptables ip
+NODE_PACKAGES := containerd runc containernetworking-plugins iptables nftables iproute2
+NODE_PROGRAMS := containerd runc iptables nft ip
 # What the tests need as well: images are built from busybox. The conformance suite compiles its
 # busybox from source, and the race detector needs a C compiler too.
 TEST_PACKAGES := busybox-static bzip2 gcc libc6-dev make

@@ -7,10 +7,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/kindred-project/kindred/internal/containerd/netnstest"
+	"github.com/kindred-project/kindred/test/netns"
 )
 
-func TestMain(m *testing.M) { os.Exit(netnstest.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(netns.Run(m)) }
 
 // needContainerd skips a test if containerd is missing, but not in CI.
 func needContainerd(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/kindred-project/kindred/internal/containerd/netnstest"
+	"github.com/kindred-project/kindred/test/netns"
 )
 
-func TestMain(m *testing.M) { os.Exit(netnstest.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(netns.Run(m)) }

@@ -65,7 +65,7 @@ func (r rules) mayImport(part, imported string, inTest bool) bool {
 	if within(dir, part) || within(dir, "apis") && part != "kindredtest" {
 		return true
 	}
-	if inTest && dir == "test/images" {
+	if inTest && (dir == "test/images" || dir == "test/netns") {
 		return true
 	}
 	allowed := r.allowed[part]
@@ -103,6 +103,8 @@ func TestMayImport(t *testing.T) {
 		{"internal/node", module + "/internal/containerd", true, true},
 		{"internal/node", module + "/test/images", true, true},
 		{"internal/node", module + "/test/images", false, false},
+		{"internal/node", module + "/test/netns", true, true},
+		{"internal/node", module + "/test/netns", false, false},
 		{"internal/node", module + "/apis/ownership/v1alpha1", false, true},
 		{"kindredtest", module + "/apis/ownership/v1alpha1", false, false},
 		{"test/scenarios", "k8s.io/kubernetes/pkg/apis/core", true, false},

@@ -1,9 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package netnstest runs the tests of a package in a new network namespace, so that their bridges
+// Package netns runs the tests of a package in a new network namespace, so that their bridges
 // and firewall rules do not affect the machine.
-package netnstest
+package netns
 
 import (
 	"fmt"
@@ -48,4 +48,16 @@ func loopbackUp() error {
 		return err
 	}
 	return netlink.LinkSetUp(lo)
+}
+
+// Required skips a test that needs the namespace if Run could not create one, but not in CI.
+func Required(t *testing.T) {
+	t.Helper()
+	if os.Getenv(inNamespaceEnv) != "" {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("CI must run as root: the test needs a network namespace")
+	}
+	t.Skip("needs a network namespace: run it as root")
 }
