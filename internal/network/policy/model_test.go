@@ -1,0 +1,494 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/internal/network/nft"
+)
+
+// conn is a new connection.
+type conn struct {
+	client, server netip.Addr
+	protocol       corev1.Protocol
+	port           int
+}
+
+// kernelAllows evaluates fragments as the kernel would.
+func kernelAllows(fragments map[string]nft.Fragment, c conn) bool {
+	var all nft.Fragment
+	for _, f := range fragments {
+		all.Add(f)
+	}
+	if c.client == c.server && has(all, "self", c.client, c.client.String()+" . "+c.client.String()) {
+		return true
+	}
+	return chainAllows(all, "egress", c.client, c) && chainAllows(all, "ingress", c.server, c)
+}
+
+func has(f nft.Fragment, set string, of netip.Addr, key string) bool {
+	_, ok := f.Elements[nft.Element{Set: set + familyOf(of).suffix, Key: key}]
+	return ok
+}
+
+func chainAllows(f nft.Fragment, direction string, isolated netip.Addr, c conn) bool {
+	verdict, ok := f.Elements[nft.Element{Set: direction + familyOf(isolated).suffix, Key: isolated.String()}]
+	if !ok {
+		return true
+	}
+	chain, ok := f.Chains[strings.TrimPrefix(verdict, "jump ")]
+	if !ok {
+		panic("no chain for " + verdict)
+	}
+	for _, rule := range chain.Rules {
+		if matched, verdict := evaluate(f, rule, c); matched {
+			return verdict == "return"
+		}
+	}
+	panic("no verdict")
+}
+
+// evaluate knows the few forms of rules that the compiler writes.
+func evaluate(f nft.Fragment, rule string, c conn) (bool, string) {
+	words := strings.Fields(rule)
+	take := func() string {
+		w := words[0]
+		words = words[1:]
+		return w
+	}
+	value := func() string {
+		switch w := take(); {
+		case w == "meta" && take() == "l4proto":
+			return protocol(c.protocol)
+		case w == "th":
+			if take() == "dport" {
+				return strconv.Itoa(c.port)
+			}
+			return "0"
+		case w == "ct" && words[0] == "direction":
+			take()
+			return "original"
+		case w == "ct" && words[0] == "reply" && words[1] == "proto-src":
+			words = words[2:]
+			return strconv.Itoa(c.port)
+		case w == "ct":
+			end, keyword := c.client, ""
+			if take() == "reply" {
+				end = c.server
+			}
+			if keyword = take(); take() != "saddr" || keyword != familyOf(end).keyword {
+				return "no such address"
+			}
+			return end.String()
+		}
+		panic(rule)
+	}
+	for len(words) > 1 {
+		key := value()
+		for words[0] == "." {
+			take()
+			key += " . " + value()
+		}
+		if !matches(f, &words, key) {
+			return false, ""
+		}
+	}
+	return true, words[0]
+}
+
+func matches(f nft.Fragment, words *[]string, key string) bool {
+	first := (*words)[0]
+	if first != "{" {
+		*words = (*words)[1:]
+		if name, isSet := strings.CutPrefix(first, "@"); isSet {
+			if _, defined := f.Sets[name]; !defined {
+				panic("no set " + name)
+			}
+			_, in := f.Elements[nft.Element{Set: name, Key: key}]
+			return in
+		}
+		return within(first, key)
+	}
+	end := slices.Index(*words, "}")
+	elements := (*words)[1:end]
+	*words = (*words)[end+1:]
+	return slices.ContainsFunc(elements, func(e string) bool { return within(strings.TrimSuffix(e, ","), key) })
+}
+
+func within(element, key string) bool {
+	from, to, isRange := strings.Cut(element, "-")
+	if !isRange {
+		to = from
+	}
+	if a, err := netip.ParseAddr(key); err == nil {
+		return a.Compare(netip.MustParseAddr(from)) >= 0 && a.Compare(netip.MustParseAddr(to)) <= 0
+	}
+	if element == key {
+		return true
+	}
+	n, err1 := strconv.Atoi(key)
+	low, err2 := strconv.Atoi(from)
+	high, err3 := strconv.Atoi(to)
+	return err1 == nil && err2 == nil && err3 == nil && low <= n && n <= high
+}
+
+// modelAllows is what the API documents (networking/v1), without sets, groups and order.
+func modelAllows(all Objects, node string, c conn) bool {
+	client, server := podWith(all, c.client), podWith(all, c.server)
+	if client != nil && client == server && client.Spec.NodeName == node {
+		return true
+	}
+	allowed := func(d networkingv1.PolicyType, isolated, remote *corev1.Pod, address netip.Addr) bool {
+		if isolated == nil || isolated.Spec.NodeName != node {
+			return true
+		}
+		selected := false
+		for _, np := range all.Policies {
+			if np.Namespace != isolated.Namespace || !selects(&np.Spec.PodSelector, isolated.Labels) || !slices.Contains(typesOf(np), d) {
+				continue
+			}
+			selected = true
+			if d == networkingv1.PolicyTypeIngress {
+				for _, r := range np.Spec.Ingress {
+					if peersAllow(all, np.Namespace, r.From, remote, address) && portsAllow(r.Ports, server, c) {
+						return true
+					}
+				}
+			} else {
+				for _, r := range np.Spec.Egress {
+					if peersAllow(all, np.Namespace, r.To, remote, address) && portsAllow(r.Ports, server, c) {
+						return true
+					}
+				}
+			}
+		}
+		return !selected
+	}
+	return allowed(networkingv1.PolicyTypeEgress, client, server, c.server) && allowed(networkingv1.PolicyTypeIngress, server, client, c.client)
+}
+
+func typesOf(np *networkingv1.NetworkPolicy) []networkingv1.PolicyType {
+	if len(np.Spec.PolicyTypes) > 0 {
+		return np.Spec.PolicyTypes
+	}
+	if len(np.Spec.Egress) > 0 {
+		return []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
+	}
+	return []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
+}
+
+func selects(s *metav1.LabelSelector, of map[string]string) bool {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	return err == nil && selector.Matches(labels.Set(of))
+}
+
+func podWith(all Objects, a netip.Addr) *corev1.Pod {
+	for _, p := range all.Pods {
+		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		for _, ip := range p.Status.PodIPs {
+			if netip.MustParseAddr(ip.IP) == a && !p.Spec.HostNetwork && !ended {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+func peersAllow(all Objects, namespace string, peers []networkingv1.NetworkPolicyPeer, remote *corev1.Pod, address netip.Addr) bool {
+	for _, p := range peers {
+		if p.IPBlock != nil {
+			inside := netip.MustParsePrefix(p.IPBlock.CIDR).Contains(address)
+			for _, except := range p.IPBlock.Except {
+				inside = inside && !netip.MustParsePrefix(except).Contains(address)
+			}
+			if inside {
+				return true
+			}
+			continue
+		}
+		if remote == nil || p.PodSelector != nil && !selects(p.PodSelector, remote.Labels) {
+			continue
+		}
+		if p.NamespaceSelector == nil && remote.Namespace == namespace {
+			return true
+		}
+		for _, ns := range all.Namespaces {
+			if ns.Name == remote.Namespace && p.NamespaceSelector != nil && selects(p.NamespaceSelector, ns.Labels) {
+				return true
+			}
+		}
+	}
+	return len(peers) == 0
+}
+
+func portsAllow(ports []networkingv1.NetworkPolicyPort, server *corev1.Pod, c conn) bool {
+	for _, p := range ports {
+		if ptr.Deref(p.Protocol, corev1.ProtocolTCP) != c.protocol {
+			continue
+		}
+		switch {
+		case p.Port == nil:
+			return true
+		case p.Port.Type == intstr.Int:
+			if from := p.Port.IntValue(); c.port >= from && c.port <= max(from, int(ptr.Deref(p.EndPort, 0))) {
+				return true
+			}
+		case server != nil:
+			for _, container := range server.Spec.Containers {
+				for _, named := range container.Ports {
+					if named.Name == p.Port.StrVal && named.Protocol == c.protocol && int(named.ContainerPort) == c.port {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return len(ports) == 0
+}
+
+// world makes random objects of a small universe, so that selectors, ports and addresses often meet.
+type world struct{ *rand.Rand }
+
+func newWorld(seed uint64) world { return world{rand.New(rand.NewPCG(seed, 1))} }
+
+func pick[T any](w world, from ...T) T { return from[w.IntN(len(from))] }
+
+func (w world) labels() map[string]string {
+	l := map[string]string{}
+	for _, key := range []string{"a", "b"} {
+		if w.IntN(3) > 0 {
+			l[key] = pick(w, "x", "y")
+		}
+	}
+	return l
+}
+
+func (w world) selector() *metav1.LabelSelector {
+	s := &metav1.LabelSelector{}
+	switch w.IntN(4) {
+	case 0:
+		s.MatchLabels = map[string]string{pick(w, "a", "b"): pick(w, "x", "y")}
+	case 1:
+		s.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: pick(w, "a", "b"), Operator: pick(w, metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn), Values: []string{pick(w, "x", "y")}}}
+	case 2:
+		s.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: pick(w, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist)}}
+	}
+	return s
+}
+
+func (w world) namespace(i int) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i), Labels: w.labels()}}
+}
+
+// pod has an address of its own in each family, since it is decided elsewhere who has a contested one.
+func (w world) pod(i int) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Namespace: fmt.Sprint("n", i%3), Labels: w.labels()},
+		Spec:       corev1.PodSpec{NodeName: pick(w, "node", "node", "other"), HostNetwork: w.IntN(12) == 0},
+		Status:     corev1.PodStatus{Phase: pick(w, corev1.PodRunning, corev1.PodRunning, corev1.PodRunning, corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed)},
+	}
+	if w.IntN(10) > 0 {
+		p.Status.PodIP = fmt.Sprint("10.0.0.", i)
+		p.Status.PodIPs = []corev1.PodIP{{IP: p.Status.PodIP}, {IP: fmt.Sprintf("fd00::%x", i)}}
+	}
+	for _, name := range []string{"web", "dns"} {
+		if w.IntN(3) > 0 {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Ports: []corev1.ContainerPort{{Name: name, ContainerPort: int32(80 + w.IntN(3)), Protocol: w.protocol()}}})
+		}
+	}
+	return p
+}
+
+func (w world) protocol() corev1.Protocol {
+	return pick(w, corev1.ProtocolTCP, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
+}
+
+func (w world) policy(i int) *networkingv1.NetworkPolicy {
+	np := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("np", i), Namespace: fmt.Sprint("n", w.IntN(3))}}
+	np.Spec.PodSelector = *w.selector()
+	in, out := networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress
+	np.Spec.PolicyTypes = pick(w, nil, []networkingv1.PolicyType{in}, []networkingv1.PolicyType{out}, []networkingv1.PolicyType{in, out})
+	for range w.IntN(3) {
+		np.Spec.Ingress = append(np.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: w.peers(), Ports: w.ports()})
+	}
+	for range w.IntN(3) {
+		np.Spec.Egress = append(np.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: w.peers(), Ports: w.ports()})
+	}
+	return np
+}
+
+func (w world) peers() (peers []networkingv1.NetworkPolicyPeer) {
+	for range w.IntN(3) {
+		switch w.IntN(4) {
+		case 0:
+			peers = append(peers, networkingv1.NetworkPolicyPeer{PodSelector: w.selector()})
+		case 1:
+			peers = append(peers, networkingv1.NetworkPolicyPeer{NamespaceSelector: w.selector()})
+		case 2:
+			peers = append(peers, networkingv1.NetworkPolicyPeer{NamespaceSelector: w.selector(), PodSelector: w.selector()})
+		default:
+			peers = append(peers, networkingv1.NetworkPolicyPeer{IPBlock: pick(w, &networkingv1.IPBlock{CIDR: "10.0.0.0/24", Except: []string{"10.0.0.4/30", "10.0.0.6/32"}},
+				&networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/29"}}, &networkingv1.IPBlock{CIDR: "10.0.0.5/32"},
+				&networkingv1.IPBlock{CIDR: "::/0"}, &networkingv1.IPBlock{CIDR: "fd00::/124", Except: []string{"fd00::2/127"}})})
+		}
+	}
+	return peers
+}
+
+func (w world) ports() (ports []networkingv1.NetworkPolicyPort) {
+	for range w.IntN(3) {
+		p := networkingv1.NetworkPolicyPort{Protocol: pick(w, nil, ptr.To(w.protocol()))}
+		switch w.IntN(4) {
+		case 0:
+			p.Port = ptr.To(intstr.FromInt32(int32(80 + w.IntN(3))))
+		case 1:
+			p.Port, p.EndPort = ptr.To(intstr.FromInt32(80)), ptr.To(int32(80+w.IntN(3)))
+		case 2:
+			p.Port = ptr.To(intstr.FromString(pick(w, "web", "dns")))
+		}
+		ports = append(ports, p)
+	}
+	return ports
+}
+
+const podsOfWorld = 10
+
+func (w world) objects() Objects {
+	var all Objects
+	for i := range 3 {
+		all.Namespaces = append(all.Namespaces, w.namespace(i))
+	}
+	for i := range podsOfWorld {
+		all.Pods = append(all.Pods, w.pod(i))
+	}
+	for i := range 1 + w.IntN(6) {
+		all.Policies = append(all.Policies, w.policy(i))
+	}
+	return all
+}
+
+var options = Options{Node: "node", PodRanges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
+
+func TestFragmentsAllowWhatTheAPIDocuments(t *testing.T) {
+	allowed, denied := 0, 0
+	for seed := range uint64(400) {
+		w := newWorld(seed)
+		all := w.objects()
+		fragments, errs := Compile(options, all)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		for range 300 {
+			from, to := w.IntN(podsOfWorld+1), w.IntN(podsOfWorld+1)
+			c := conn{netip.MustParseAddr(fmt.Sprint("10.0.0.", from)), netip.MustParseAddr(fmt.Sprint("10.0.0.", to)), w.protocol(), 79 + w.IntN(5)}
+			if w.IntN(3) == 0 {
+				c.client, c.server = netip.MustParseAddr(fmt.Sprintf("fd00::%x", from)), netip.MustParseAddr(fmt.Sprintf("fd00::%x", to))
+			}
+			got, want := kernelAllows(fragments, c), modelAllows(all, "node", c)
+			if got != want {
+				t.Fatalf("seed %d, %v: got %t, want %t", seed, c, got, want)
+			}
+			if want {
+				allowed++
+			} else {
+				denied++
+			}
+		}
+	}
+	if allowed < 1000 || denied < 1000 {
+		t.Errorf("only %d allowed and %d denied", allowed, denied)
+	}
+}
+
+// After any sequence of changes, the fragments are those of the objects that are left.
+func TestChangesLeadToTheSameFragments(t *testing.T) {
+	for seed := range uint64(60) {
+		w := newWorld(seed)
+		c, have := New(options), map[string]nft.Fragment{}
+		namespaces, pods, slicesOf, policies := map[string]*corev1.Namespace{}, map[string]*corev1.Pod{}, map[string]*discoveryv1.EndpointSlice{}, map[string]*networkingv1.NetworkPolicy{}
+		// IPv6 is written as soon as the node has had one address.
+		first := w.pod(200)
+		first.Spec.NodeName, first.Spec.HostNetwork, first.Status.Phase = "node", false, corev1.PodRunning
+		first.Status.PodIPs = []corev1.PodIP{{IP: "fd00::200"}}
+		pods["first"] = first
+		c.SetPod(first)
+		for step := range 80 {
+			for range 1 + w.IntN(3) {
+				remove := w.IntN(3) == 0
+				switch w.IntN(4) {
+				case 0:
+					ns := w.namespace(w.IntN(3))
+					change(namespaces, ns.Name, ns, remove, c.SetNamespace, func() { c.DeleteNamespace(ns.Name) })
+				case 1:
+					// Pods take over each other's addresses.
+					p := w.pod(w.IntN(podsOfWorld))
+					p.UID = types.UID(p.Name)
+					if w.IntN(4) == 0 {
+						p.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.1"}}
+					}
+					change(pods, p.Name, p, remove, c.SetPod, func() { c.DeletePod(p.Namespace, p.Name) })
+				case 2:
+					s := dnsSlice("10.0.0.1", 53)
+					change(slicesOf, s.Name, s, remove, c.SetSlice, func() { c.DeleteSlice(s.Namespace, s.Name) })
+				default:
+					np := w.policy(w.IntN(5))
+					np.Namespace = "n" + np.Name[2:]
+					set := func(np *networkingv1.NetworkPolicy) {
+						if err := c.SetPolicy(np); err != nil {
+							t.Fatal(err)
+						}
+					}
+					change(policies, np.Name, np, remove, set, func() { c.DeletePolicy(np.Namespace, np.Name) })
+				}
+			}
+			for source, f := range c.Changes() {
+				have[source] = f
+				if len(f.Chains)+len(f.Elements)+len(f.Sets) == 0 {
+					delete(have, source)
+				}
+			}
+			want, _ := Compile(options, Objects{slices.Collect(maps.Values(namespaces)), slices.Collect(maps.Values(pods)), slices.Collect(maps.Values(slicesOf)), slices.Collect(maps.Values(policies))})
+			maps.DeleteFunc(want, func(_ string, f nft.Fragment) bool { return len(f.Chains)+len(f.Elements)+len(f.Sets) == 0 })
+			if !reflect.DeepEqual(have, want) {
+				t.Fatalf("seed %d, step %d: got\n%v, want\n%v", seed, step, have, want)
+			}
+		}
+	}
+}
+
+func change[T any](all map[string]T, key string, object T, remove bool, set func(T), unset func()) {
+	if remove {
+		delete(all, key)
+		unset()
+		return
+	}
+	all[key] = object
+	set(object)
+}
+
+func dnsSlice(address string, port int32) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-dns", Labels: map[string]string{discoveryv1.LabelServiceName: "kube-dns"}},
+		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{address}}},
+		Ports:      []discoveryv1.EndpointPort{{Name: ptr.To("dns"), Protocol: ptr.To(corev1.ProtocolUDP), Port: &port}},
+	}
+}
