@@ -80,6 +80,12 @@ type Options struct {
 	SimulatedNodes int
 	// NoNode is set if this machine is not to be a node.
 	NoNode bool
+	// NoDNS is set if this machine is not to serve the cluster's DNS, because another DNS server will be
+	// installed.
+	NoDNS bool
+	// DNSHosts is a file in the format of /etc/hosts: names that the cluster's DNS answers from it, and
+	// not from the resolvers of this machine.
+	DNSHosts string
 	// NodeName is the name of this machine's node; the host name if empty.
 	NodeName string
 	// KubeletDir is where CSI drivers expect the kubelet's directory, usually /var/lib/kubelet. It

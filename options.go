@@ -43,6 +43,8 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 		RuntimeEndpoint: o.ContainerRuntimeEndpoint,
 		KubeletDir:      o.KubeletDir,
 		SimulatedNodes:  o.SimulatedNodes,
+		DNS:             !o.NoDNS,
+		DNSHosts:        o.DNSHosts,
 		TerminatedPods:  cmp.Or(o.TerminatedPodGCThreshold, DefaultTerminatedPodGCThreshold),
 		RuntimeConfig:   o.RuntimeConfig,
 		ReserveDisk:     o.ReserveDisk,
@@ -133,6 +135,8 @@ func (o Options) checkEndpoints() error {
 		return invalid("a kubelet directory is given, but this machine is to be no node")
 	case o.KubeletDir != "" && !filepath.IsAbs(o.KubeletDir):
 		return invalid("kubelet directory %q is not an absolute path", o.KubeletDir)
+	case o.DNSHosts != "" && (o.NoDNS || o.NoNode):
+		return invalid("a hosts file for DNS is given, but this machine is to serve no DNS")
 	case o.ContainerRuntimeEndpoint != "" && o.NoNode:
 		return invalid("a container runtime is given, but this machine is to be no node")
 	case o.ContainerRuntimeEndpoint != "" && !strings.HasPrefix(o.ContainerRuntimeEndpoint, "unix:///"):

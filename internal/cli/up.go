@@ -69,6 +69,8 @@ func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.StringVar(&options.NodeName, "node-name", "", "name of this machine's node (default the host name)")
 	flags.StringVar(&options.KubeletDir, "kubelet-dir", "", "where CSI drivers expect the kubelet's directory, usually /var/lib/kubelet: becomes a link to this node's directory")
 	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "CIDR of this node's pods (default a free /24 of 10.244.0.0/16)")
+	flags.BoolVar(&options.NoDNS, "no-dns", false, "do not serve the cluster's DNS, so that another DNS server can be installed")
+	flags.StringVar(&options.DNSHosts, "dns-hosts", "", "file in the format of /etc/hosts with further names for the cluster's DNS")
 	options.TerminatedPodGCThreshold = kindred.DefaultTerminatedPodGCThreshold
 	flags.Var((*podThreshold)(&options.TerminatedPodGCThreshold), "terminated-pod-gc-threshold", "how many pods that have ended are kept before the oldest are deleted; 0 keeps all")
 	flags.StringVar(&options.ServiceCIDR, "service-cidr", kindred.DefaultServiceCIDR, "CIDR of the ClusterIPs of Services")

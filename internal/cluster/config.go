@@ -47,6 +47,10 @@ type Config struct {
 	// RuntimeEndpoint is the CRI endpoint of the user's container runtime; empty means a private
 	// containerd.
 	RuntimeEndpoint string
+	// DNS is set if this machine, as a node, serves the cluster's DNS. DNSHosts is a file of further names;
+	// empty means none.
+	DNS      bool
+	DNSHosts string
 	// SimulatedNodes is how many nodes to simulate.
 	SimulatedNodes int
 	// ReserveDisk is how many bytes must stay free for writes to be accepted.

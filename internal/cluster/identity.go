@@ -54,6 +54,9 @@ func serviceAccountUser(name string) identity {
 	}, controllerAgent}
 }
 
+// dnsUser is the identity of the cluster's DNS server.
+var dnsUser = identity{serviceAccountUser("cluster-dns").Info, "kindred-dns"}
+
 // nodeUser returns the identity of a node's agent.
 func nodeUser(name string) identity {
 	return identity{&user.DefaultInfo{Name: "system:node:" + name, Groups: []string{user.NodesGroup, user.AllAuthenticated}}, nodeAgent}

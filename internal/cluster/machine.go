@@ -198,6 +198,10 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
+	clusterDNS, err := c.startDNS(ctx)
+	if err != nil {
+		return err
+	}
 	agent, err := node.New(node.Options{
 		Name:         c.config.NodeName,
 		Client:       client,
@@ -209,6 +213,8 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 		IPs:          []string{address.String()},
 		ServePort:    int32(listener.Addr().(*net.TCPAddr).Port),
 		API:          c.serving.forPods(),
+		ClusterDNS:   clusterDNS,
+		ResolvConf:   resolvConf(),
 		PodCIDR:      m.podCIDR(),
 		Version:      kubernetesVersion(),
 		Clock:        c.config.Clock,

@@ -42,6 +42,7 @@ func Default(features Optional) Policy {
 	p.addNamespaced()
 	p.addOwnership()
 	p.addLocalPath()
+	p.addDNS()
 	if features.Gangs {
 		p.addGangs()
 	}

@@ -1,0 +1,91 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kindred-project/kindred/internal/network/dns"
+)
+
+// clusterDomain is the domain of the names of Services and pods.
+const clusterDomain = "cluster.local"
+
+// dnsIndex is the place of the address of the DNS servers in the range of ClusterIPs, as in clusters that
+// kubeadm sets up.
+const dnsIndex = 10
+
+// startDNS starts the DNS server of this node, or removes what an earlier one has published, and returns
+// the addresses of DNS servers for pods. A failure is a notice, because the other parts do not need DNS.
+func (c *Cluster) startDNS(ctx context.Context) ([]string, error) {
+	client, err := kubernetes.NewForConfig(configFor(c.server, dnsUser))
+	if err != nil {
+		return nil, err
+	}
+	publisher := dns.NewPublisher(client, c.server.Informers(), c.config.Clock)
+	address := publisher.ClusterIP(serviceIP(c.config.ServiceCIDR, dnsIndex))
+	switch {
+	case !c.config.DNS:
+		err = publisher.Withdraw(ctx, c.config.NodeName)
+	case !address.IsValid():
+		err = fmt.Errorf("the service range %s has no tenth address", c.config.ServiceCIDR)
+	case c.machine.bridge.Gateway != nil: // a runtime of the user's has a pod network that is not known here
+		err = c.serveDNS(ctx, publisher, address)
+	}
+	if err != nil && ctx.Err() == nil && c.config.Notice != nil {
+		c.config.Notice(fmt.Sprintf("no cluster DNS: %v", err))
+	}
+	if !c.serviceTraffic() || !address.IsValid() {
+		return nil, ctx.Err()
+	}
+	return []string{address.String()}, ctx.Err()
+}
+
+// serveDNS serves on the pod bridge.
+func (c *Cluster) serveDNS(ctx context.Context, publisher *dns.Publisher, clusterIP netip.Addr) error {
+	bridge, ok := netip.AddrFromSlice(c.machine.bridge.Gateway.To4())
+	if !ok {
+		return fmt.Errorf("the pod bridge has no IPv4 address")
+	}
+	server, err := dns.New(dns.Options{
+		Informers: c.server.Informers(), Domain: clusterDomain, ResolvConf: resolvConf(), Hosts: c.config.DNSHosts,
+		Own: []netip.Addr{bridge, clusterIP}, Clock: c.config.Clock,
+	})
+	if err != nil {
+		return err
+	}
+	sockets, err := dns.Listen(ctx, bridge)
+	if err != nil {
+		return err
+	}
+	published := dns.Published{ClusterIP: clusterIP, Node: c.config.NodeName, Endpoint: sockets.Address()}
+	c.parts.start("DNS", c.fail, func(ctx context.Context) error { return server.Serve(ctx, sockets) })
+	c.parts.start("DNS Service", c.fail, func(ctx context.Context) error { return publisher.Run(ctx, published) })
+	return nil
+}
+
+// serviceTraffic reports whether traffic to ClusterIPs is routed. Until then pods use the resolvers of
+// the node.
+func (c *Cluster) serviceTraffic() bool { return false }
+
+// resolvConf returns the file with the resolvers of this machine.
+func resolvConf() string {
+	return dns.ResolvConf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
+}
+
+// serviceIP returns an address of the range of ClusterIPs; the zero Addr if the range is smaller.
+func serviceIP(cidr netip.Prefix, index int) netip.Addr {
+	address := cidr.Masked().Addr()
+	for range index {
+		address = address.Next()
+	}
+	if !cidr.Contains(address) {
+		return netip.Addr{}
+	}
+	return address
+}
