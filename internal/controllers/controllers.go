@@ -52,6 +52,8 @@ type Options struct {
 	TerminatedPods int
 	// LocalPath are the nodes on which volumes of the default StorageClass are provisioned.
 	LocalPath localpath.Nodes
+	// Gangs is whether PodGroups are served.
+	Gangs bool
 }
 
 // All returns the controllers, in the order in which they are added.
@@ -88,7 +90,7 @@ func All(options Options) []control.Controller {
 		{Name: nodelifecycle.Name, Add: nodelifecycle.Add},
 		{Name: podgc.Name, Add: podgc.Add(options.TerminatedPods)},
 		{Name: podgroup.Name, Needs: podgroup.Resource, Add: podgroup.Add},
-		{Name: resourceclaim.Name, Source: resourceclaim.Source, Add: resourceclaim.Add},
+		{Name: resourceclaim.Name, Source: resourceclaim.Source, Add: resourceclaim.Add(options.Gangs)},
 		{Name: persistentvolume.BinderName, Source: persistentvolume.BinderSource, Add: persistentvolume.AddBinder},
 		{Name: persistentvolume.EphemeralName, Source: persistentvolume.EphemeralSource, Add: persistentvolume.AddEphemeral},
 		{Name: persistentvolume.ExpanderName, Source: persistentvolume.ExpanderSource, Add: persistentvolume.AddExpander},

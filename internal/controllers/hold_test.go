@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,14 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/resourceclaim"
 	"github.com/kindred-project/kindred/internal/controllers/statefulset"
 )
+
+// createTemplate creates a ResourceClaimTemplate with the name of an object.
+func createTemplate(w *controltest.World, object client.Object) {
+	w.Must(w.API.Create(ctx, &resourcev1.ResourceClaimTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()},
+		Spec:       resourcev1.ResourceClaimTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": object.GetName()}}},
+	}))
+}
 
 // holdCase is a controller, or a part of one, that leaves held objects alone.
 type holdCase struct {
@@ -113,16 +122,19 @@ var holdCases = []holdCase{{
 	name: "a pod that no Job counts", add: job.Add, handled: isReleased,
 	object: func(meta metav1.ObjectMeta) client.Object { return trackedPod(meta) },
 }, {
-	name: "a pod and its ResourceClaims", add: resourceclaim.Add, handled: owns(&resourcev1.ResourceClaimList{}),
+	name: "a pod and its ResourceClaims", add: resourceclaim.Add(false), handled: owns(&resourcev1.ResourceClaimList{}),
 	object: func(meta metav1.ObjectMeta) client.Object {
 		return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "r", ResourceClaimTemplateName: &meta.Name}}}}
 	},
-	prepare: func(w *controltest.World, object client.Object) {
-		w.Must(w.API.Create(ctx, &resourcev1.ResourceClaimTemplate{
-			ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()},
-			Spec:       resourcev1.ResourceClaimTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": object.GetName()}}},
-		}))
+	prepare: createTemplate,
+}, {
+	name: "a PodGroup and its ResourceClaims", add: resourceclaim.Add(true), handled: owns(&resourcev1.ResourceClaimList{}),
+	object: func(meta metav1.ObjectMeta) client.Object {
+		return &schedulingv1beta1.PodGroup{ObjectMeta: meta, Spec: schedulingv1beta1.PodGroupSpec{
+			ResourceClaims: []schedulingv1beta1.PodGroupResourceClaim{{Name: "r", ResourceClaimTemplateName: &meta.Name}},
+		}}
 	},
+	prepare: createTemplate,
 }, {
 	name: "a Service and its EndpointSlices", add: endpointslice.Add, object: newService,
 	handled: func(w *controltest.World, object client.Object) bool {

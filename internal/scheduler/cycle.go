@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kindred-project/kindred/internal/scheduler/model"
@@ -82,7 +83,8 @@ func (m *machine) placed(item *queue.Item, node *model.Node, reservation *model.
 func (m *machine) rejected(item *queue.Item, c *cycle) decision {
 	preempt, nominate, outcome := c.preempt()
 	c.diagnosis.preemption = "preemption: " + outcome
-	deallocate := c.checks.unavailable()
+	deallocate := c.checks.unavailable(item.Pod.UID)
+	m.release(deallocate)
 	if deallocate != nil {
 		what := "deallocation"
 		if model.IsExtended(deallocate) {
@@ -184,11 +186,12 @@ func (cs checks) reserve(node *model.Node) *model.Reservation {
 	return reservation
 }
 
-// unavailable returns an allocated ResourceClaim that keeps the pod from all nodes, or nil.
-func (cs checks) unavailable() *resourcev1.ResourceClaim {
+// unavailable returns an allocated ResourceClaim that keeps the pod from all nodes, and is used by nobody
+// but the given user; nil if there is none.
+func (cs checks) unavailable(user types.UID) *resourcev1.ResourceClaim {
 	for i := range cs {
 		if d, deallocates := cs[i].Check.(plugin.Deallocator); deallocates {
-			return d.Unavailable()
+			return d.Unavailable(user)
 		}
 	}
 	return nil

@@ -23,6 +23,22 @@ func (m *machine) removeResourceClaim(claim *resourcev1.ResourceClaim) {
 	m.progressFor(waitKey{true, model.Key(claim)})
 }
 
+// release has a lane remove the allocation of a claim, or a user. The claim is not used meanwhile.
+func (m *machine) release(claim *resourcev1.ResourceClaim) {
+	if claim != nil {
+		m.cluster.Devices.Release(claim.UID)
+	}
+}
+
+// released ends what release began. now is what a lane has written, or nil.
+func (m *machine) released(claim, now *resourcev1.ResourceClaim) {
+	if now != nil {
+		m.wrote(now)
+	}
+	m.cluster.Devices.Released(claim.UID)
+	wakeFor(m, plugin.ResourceClaimChanged, nil, claim)
+}
+
 func (m *machine) setDeviceClass(class *resourcev1.DeviceClass) {
 	wakeFor(m, plugin.DeviceClassChanged, m.cluster.Devices.Classes.Set(class.Name, class), class)
 }

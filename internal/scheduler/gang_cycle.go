@@ -23,6 +23,8 @@ type groupReport struct {
 	// preempt has the victims of the group; nil if there are none. members are its pending pods.
 	preempt *preemption
 	members []*model.Pod
+	// release are claims of the group, which does not fit.
+	release groupRelease
 }
 
 // tryGroup tries to place the pending pods of a group, of which item is one. The decisions are
@@ -115,6 +117,7 @@ func (m *machine) failGroup(group *model.Group, members []*queue.Item, attempts 
 
 // rejectGroup parks the pods of a group that does not fit, after it has tried preemption.
 func (m *machine) rejectGroup(group *model.Group, members []*queue.Item, attempts []attempt, result verdict, q quorum) {
+	release := m.releaseFor(group, attempts)
 	p := m.preemptForGroup(group, members, q)
 	if p.kept != nil {
 		for _, item := range members {
@@ -128,13 +131,16 @@ func (m *machine) rejectGroup(group *model.Group, members []*queue.Item, attempt
 		m.keepGroup(group, p.kept)
 		return
 	}
-	untried, final := result.message(), result.with("pod group preemption: "+p.text)
+	untried, final := result.message(), result
+	for _, reason := range append(release.reasons(attempts), "pod group preemption: "+p.text) {
+		final = final.with(reason)
+	}
 	for i, item := range members {
 		a := attempt{item: item, message: untried, filters: rejectors(attempts)}
 		if i < len(attempts) {
 			a = attempts[i]
 		}
-		d := decision{pod: item.Pod, reason: v1.PodReasonUnschedulable, message: a.message}
+		d := decision{pod: item.Pod, reason: v1.PodReasonUnschedulable, message: a.message, deallocate: a.claim}
 		if a.on != nil {
 			none := ""
 			d.message, d.nominate = unschedulableGroup+", "+final.message(), &none
@@ -149,12 +155,15 @@ func (m *machine) rejectGroup(group *model.Group, members []*queue.Item, attempt
 			m.cluster.Nominate(item.Pod, *d.nominate)
 		}
 		m.queue.Park(item, a.filters)
+		m.release(d.deallocate)
 		m.reports = append(m.reports, d)
 	}
 	for _, victim := range p.victims {
 		m.victims[victim.UID] = true
 	}
-	m.reportGroup(group, members, p.victims, metav1.ConditionFalse, schedulingv1beta1.PodGroupReasonUnschedulable, final.message())
+	m.release(release.deallocate)
+	m.release(release.unreserve)
+	m.reportGroup(group, members, p.victims, metav1.ConditionFalse, schedulingv1beta1.PodGroupReasonUnschedulable, final.message()).release = release
 }
 
 // rejectors returns the filters that rejected pods of a group. Pods that were not tried wait for what
@@ -171,8 +180,9 @@ func rejectors(attempts []attempt) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// reportGroup adds a decision about a group. Once a group is scheduled, its condition stays true.
-func (m *machine) reportGroup(group *model.Group, members []*queue.Item, victims []*model.Pod, status metav1.ConditionStatus, reason, message string) {
+// reportGroup adds a decision about a group, and returns it. Once a group is scheduled, its condition stays
+// true.
+func (m *machine) reportGroup(group *model.Group, members []*queue.Item, victims []*model.Pod, status metav1.ConditionStatus, reason, message string) *groupReport {
 	report := &groupReport{object: group.Object, members: podsOfItems(members)}
 	if status == metav1.ConditionTrue || !group.Scheduled {
 		report.condition = metav1.Condition{Type: schedulingv1beta1.PodGroupInitiallyScheduled, Status: status, Reason: reason, Message: message}
@@ -182,4 +192,5 @@ func (m *machine) reportGroup(group *model.Group, members []*queue.Item, victims
 	}
 	group.Scheduled = group.Scheduled || status == metav1.ConditionTrue
 	m.reports = append(m.reports, decision{group: report})
+	return report
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// reportGroup writes the condition of a PodGroup, and preempts its victims.
+// reportGroup writes the condition of a PodGroup, gives back its claims, and preempts its victims.
 func (s *Scheduler) reportGroup(ctx context.Context, r *groupReport) {
 	logger := klog.FromContext(ctx).WithValues("podGroup", klog.KObj(r.object))
 	if patch := s.groupPatch(r); patch != nil {
@@ -21,6 +21,13 @@ func (s *Scheduler) reportGroup(ctx context.Context, r *groupReport) {
 		if err != nil && !isGone(err) && ctx.Err() == nil {
 			logger.Error(err, "Cannot update the status of a pod group")
 		}
+	}
+	switch {
+	case r.release.deallocate != nil:
+		s.deallocate(ctx, r.release.deallocate)
+	case r.release.unreserve != nil:
+		now := s.endReservation(ctx, r.release.unreserve, r.object.UID)
+		s.inbox.post(func(m *machine) { m.released(r.release.unreserve, now) })
 	}
 	if r.preempt == nil {
 		return

@@ -6,6 +6,8 @@ package scheduler
 import (
 	"slices"
 
+	resourcev1 "k8s.io/api/resource/v1"
+
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 	"github.com/kindred-project/kindred/internal/scheduler/queue"
 )
@@ -26,6 +28,9 @@ type attempt struct {
 	message string
 	// filters are those to wake the pod: they rejected it, or would have to find another node for it.
 	filters []string
+	// claim is an allocated ResourceClaim that keeps the pod from all nodes, and shared one that only the
+	// group uses.
+	claim, shared *resourcev1.ResourceClaim
 	// err is an error that ended the attempt of the whole group.
 	err error
 }
@@ -79,6 +84,7 @@ func (t *trial) try(item *queue.Item) attempt {
 		a.err = c.diagnosis.failure
 	case node == nil:
 		a.message, a.filters = c.diagnosis.String(), c.diagnosis.filters
+		a.claim, a.shared = c.checks.unavailable(item.Pod.UID), c.checks.unavailable(t.cluster.ObjectOf(item.Pod).UID)
 	default:
 		a.filters = c.checks.filters()
 		a.on, a.err = t.place(item.Pod, node, c.checks.reserve(node))

@@ -7,24 +7,27 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
 // deviceWorld has the API's pods and ResourceClaims, and does the work of the lanes and of the resource
-// claim controller.
+// claim controller. Some claims are those of PodGroups.
 type deviceWorld struct {
 	*bench
 	t       *testing.T
 	random  *rand.Rand
 	nodes   []string
 	claims  map[string]*resourcev1.ResourceClaim
+	groups  map[string]*schedulingv1beta1.PodGroup
 	pods    map[string]*v1.Pod
 	writing map[string]*decision
 	binding map[string]string
@@ -38,7 +41,7 @@ func TestRandomWalkOfDevices(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := &deviceWorld{t: t, random: rand.New(rand.NewPCG(seed, 1)), nodes: []string{"n0", "n1", "n2"},
-				claims: map[string]*resourcev1.ResourceClaim{}, pods: map[string]*v1.Pod{}}
+				claims: map[string]*resourcev1.ResourceClaim{}, pods: map[string]*v1.Pod{}, groups: map[string]*schedulingv1beta1.PodGroup{}}
 			w.restart()
 			for range 120 {
 				w.step()
@@ -66,6 +69,7 @@ func (w *deviceWorld) restart() {
 	for _, claim := range sorted(w.claims) {
 		w.setResourceClaim(claim)
 	}
+	w.bench.groups(sorted(w.groups)...)
 	w.set(sorted(w.pods)...)
 }
 
@@ -83,6 +87,13 @@ func (w *deviceWorld) step() {
 		name := fmt.Sprint("c", w.random.IntN(14))
 		pod := testPod(fmt.Sprint("p", w.version), "100m", usingDevices(name))
 		w.version++
+		if name >= "c5" { // a claim of a PodGroup
+			inGroup(name)(pod)
+			if w.groups[name] == nil {
+				w.groups[name] = gang(name, 0, sharing(name), func(g *schedulingv1beta1.PodGroup) { g.UID += types.UID(fmt.Sprint(w.version)) })
+				w.setGroup(w.groups[name])
+			}
+		}
 		w.pods[pod.Name] = pod
 		w.set(pod)
 		if w.claims[name] == nil {
@@ -115,11 +126,24 @@ func (w *deviceWorld) drop(pod *v1.Pod) {
 	delete(w.writing, pod.Name)
 	delete(w.binding, pod.Name)
 	w.removePod(pod.UID)
-	claim := w.claims[*pod.Spec.ResourceClaims[0].ResourceClaimName]
+	w.release(w.claims[*pod.Spec.ResourceClaims[0].ResourceClaimName], pod.UID)
+	group := w.groups[groupOf(pod)]
+	if group == nil || slices.ContainsFunc(sorted(w.pods), func(other *v1.Pod) bool { return groupOf(other) == group.Name }) {
+		return
+	}
+	delete(w.groups, group.Name)
+	w.removeGroup(group)
+	w.release(w.claims[group.Name], group.UID)
+}
+
+func groupOf(pod *v1.Pod) string { return model.NewPod(pod).Group.Name }
+
+// release removes a user of a claim, and with the last one the allocation.
+func (w *deviceWorld) release(claim *resourcev1.ResourceClaim, uid types.UID) {
 	freed := claim.DeepCopy()
 	freed.Status.ReservedFor = nil
 	for _, user := range claim.Status.ReservedFor {
-		if user.UID != pod.UID {
+		if user.UID != uid {
 			freed.Status.ReservedFor = append(freed.Status.ReservedFor, user)
 		}
 	}
@@ -149,7 +173,7 @@ func (w *deviceWorld) write(d *decision) {
 	var objects written
 	for _, planned := range d.reservation.Devices.Claims {
 		now := w.claims[planned.Claim.Name]
-		taken := now.Status.Allocation != nil && planned.Allocation != nil
+		taken := now.Status.Allocation != nil && planned.Allocation != nil && !isAllocation(now.Status.Allocation, planned.Allocation)
 		lost := now.Status.Allocation == nil && planned.Allocation == nil
 		if taken || lost || w.random.IntN(5) == 0 {
 			w.reserved(d.pod.UID, objects, errors.New("no"))
@@ -159,7 +183,9 @@ func (w *deviceWorld) write(d *decision) {
 		if planned.Allocation != nil {
 			claim.Status.Allocation = planned.Allocation
 		}
-		claim.Status.ReservedFor = append(claim.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: d.pod.Name, UID: d.pod.UID})
+		if !isUser(claim, planned.User.UID) {
+			claim.Status.ReservedFor = append(claim.Status.ReservedFor, planned.User)
+		}
 		objects = append(objects, w.put(claim))
 	}
 	w.reserved(d.pod.UID, objects, nil)
@@ -171,8 +197,10 @@ func (w *deviceWorld) write(d *decision) {
 func (w *deviceWorld) settle() {
 	for d, found := w.next(); found; d, found = w.next() {
 		switch {
+		case d.group != nil:
+			w.giveBack(d.group)
 		case d.undo:
-			w.unreserve(d.pod)
+			w.unreserve(d.pod.Spec.ResourceClaims[0].ResourceClaimName, d.pod.UID)
 		case d.node == "":
 		case d.reservation != nil:
 			w.writing[d.pod.Name] = &d
@@ -183,12 +211,25 @@ func (w *deviceWorld) settle() {
 	}
 }
 
-// unreserve does what Scheduler.unreserve does.
-func (w *deviceWorld) unreserve(pod *model.Pod) {
-	claim := w.claims[*pod.Spec.ResourceClaims[0].ResourceClaimName].DeepCopy()
+// giveBack does what Scheduler.reportGroup does with the claims of a group.
+func (w *deviceWorld) giveBack(r *groupReport) {
+	switch {
+	case r.release.deallocate != nil:
+		claim := w.claims[r.release.deallocate.Name].DeepCopy()
+		claim.Status = resourcev1.ResourceClaimStatus{}
+		w.released(r.release.deallocate, w.put(claim))
+	case r.release.unreserve != nil:
+		w.unreserve(&r.release.unreserve.Name, r.object.UID)
+		w.released(r.release.unreserve, nil)
+	}
+}
+
+// unreserve does what Scheduler.endReservation does.
+func (w *deviceWorld) unreserve(name *string, uid types.UID) {
+	claim := w.claims[*name].DeepCopy()
 	var others []resourcev1.ResourceClaimConsumerReference
 	for _, user := range claim.Status.ReservedFor {
-		if user.UID != pod.UID {
+		if user.UID != uid {
 			others = append(others, user)
 		}
 	}
@@ -202,10 +243,8 @@ func (w *deviceWorld) bindable(pod *model.Pod, node string) {
 	if claim.Status.Allocation == nil || claim.Status.Allocation.Devices.Results[0].Pool != node {
 		w.t.Fatalf("%s is bound to %s, its claim is allocated as %+v", pod.Name, node, claim.Status.Allocation)
 	}
-	for _, user := range claim.Status.ReservedFor {
-		if user.UID == pod.UID {
-			return
-		}
+	if group := w.groups[pod.Group.Name]; isUser(claim, pod.UID) || group != nil && isUser(claim, group.UID) {
+		return
 	}
 	w.t.Fatalf("%s is bound, its claim is reserved for %+v", pod.Name, claim.Status.ReservedFor)
 }

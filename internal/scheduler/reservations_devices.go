@@ -11,21 +11,21 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/scheduler/model"
 )
 
-// writeDevices allocates the ResourceClaims of a pod and reserves them for it. After an error it
-// returns what was written.
+// writeDevices allocates the ResourceClaims of a pod and reserves them for it or its PodGroup. After an
+// error it returns what was written.
 func (s *Scheduler) writeDevices(ctx context.Context, pod *model.Pod, plan *model.DevicePlan) (written, error) {
 	var objects written
 	for i := range plan.Claims {
-		claim, err := s.reserveClaim(ctx, pod, &plan.Claims[i])
+		claim, err := s.reserveClaim(ctx, &plan.Claims[i])
 		if err != nil {
 			return objects, err
 		}
@@ -49,7 +49,8 @@ func (s *Scheduler) writeExtended(ctx context.Context, pod *model.Pod, plan *mod
 	if err != nil {
 		return nil, fmt.Errorf("create claim for extended resources %s: %w", klog.KRef(pod.Namespace, plan.Claim.GenerateName), err)
 	}
-	claim, err := s.reserveClaim(ctx, pod, &model.ClaimPlan{Claim: created, Allocation: plan.Allocation})
+	user := resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID}
+	claim, err := s.reserveClaim(ctx, &model.ClaimPlan{Claim: created, Allocation: plan.Allocation, User: user})
 	if err != nil {
 		return created, err
 	}
@@ -68,9 +69,9 @@ func (s *Scheduler) writeExtended(ctx context.Context, pod *model.Pod, plan *mod
 	return claim, nil
 }
 
-// reserveClaim writes a claim's allocation, if it is not allocated, and the pod as its user. If other
-// clients have changed the claim, it is tried with the new version.
-func (s *Scheduler) reserveClaim(ctx context.Context, pod *model.Pod, plan *model.ClaimPlan) (*resourcev1.ResourceClaim, error) {
+// reserveClaim writes a claim's allocation, if it is not allocated, and its user. If other clients have
+// changed the claim, it is tried with the new version.
+func (s *Scheduler) reserveClaim(ctx context.Context, plan *model.ClaimPlan) (*resourcev1.ResourceClaim, error) {
 	claim, fresh := plan.Claim, true
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if !fresh {
@@ -81,7 +82,7 @@ func (s *Scheduler) reserveClaim(ctx context.Context, pod *model.Pod, plan *mode
 			claim = now
 		}
 		fresh = false
-		now, err := s.writeClaim(ctx, pod, claim.DeepCopy(), plan.Allocation)
+		now, err := s.writeClaim(ctx, claim.DeepCopy(), plan)
 		if err == nil {
 			claim = now
 		}
@@ -90,9 +91,17 @@ func (s *Scheduler) reserveClaim(ctx context.Context, pod *model.Pod, plan *mode
 	return claim, err
 }
 
-func (s *Scheduler) writeClaim(ctx context.Context, pod *model.Pod, claim *resourcev1.ResourceClaim, allocation *resourcev1.AllocationResult) (*resourcev1.ResourceClaim, error) {
+func (s *Scheduler) writeClaim(ctx context.Context, claim *resourcev1.ResourceClaim, plan *model.ClaimPlan) (*resourcev1.ResourceClaim, error) {
 	claims := s.Client.ResourceV1().ResourceClaims(claim.Namespace)
 	name := klog.KObj(claim)
+	allocation := plan.Allocation
+	if claim.DeletionTimestamp == nil && isAllocation(claim.Status.Allocation, allocation) {
+		// Another pod of the group has written it.
+		allocation = nil
+		if isUser(claim, plan.User.UID) {
+			return claim, nil
+		}
+	}
 	what := "reservation"
 	switch {
 	case claim.DeletionTimestamp != nil:
@@ -117,10 +126,8 @@ func (s *Scheduler) writeClaim(ctx context.Context, pod *model.Pod, claim *resou
 		now := metav1.NewTime(s.Clock.Now())
 		claim.Status.Allocation.AllocationTimestamp = &now
 	}
-	if !resourceclaim.IsReservedForPod(pod.Pod, claim, false) {
-		claim.Status.ReservedFor = append(claim.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{
-			Resource: "pods", Name: pod.Name, UID: pod.UID,
-		})
+	if !isUser(claim, plan.User.UID) {
+		claim.Status.ReservedFor = append(claim.Status.ReservedFor, plan.User)
 	}
 	now, err := claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{})
 	if err != nil {
@@ -129,27 +136,48 @@ func (s *Scheduler) writeClaim(ctx context.Context, pod *model.Pod, claim *resou
 	return now, nil
 }
 
+// isAllocation reports whether a claim has an allocation that was decided. The time is set when it is
+// written.
+func isAllocation(has, decided *resourcev1.AllocationResult) bool {
+	if has == nil || decided == nil {
+		return false
+	}
+	has, decided = has.DeepCopy(), decided.DeepCopy()
+	has.AllocationTimestamp, decided.AllocationTimestamp = nil, nil
+	return equality.Semantic.DeepEqual(has, decided)
+}
+
 // unreserve removes a pod as the user of the ResourceClaims of a reservation that has failed. The
-// claims stay allocated, for the next attempt.
+// claims stay allocated, for the next attempt, and reserved for the PodGroup, for its other pods.
 func (s *Scheduler) unreserve(ctx context.Context, pod *model.Pod, plan *model.DevicePlan) {
 	if plan.Extended != nil {
 		s.deleteExtended(ctx, plan.Extended.Claim)
 	}
 	for _, planned := range plan.Claims {
-		claim := planned.Claim
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"uid": claim.UID},
-			"status":   map[string]any{"reservedFor": []map[string]any{{"$patch": "delete", "uid": pod.UID}}},
-		})
-		if err != nil {
-			continue // cannot happen: strings always marshal
-		}
-		claims := s.Client.ResourceV1().ResourceClaims(claim.Namespace)
-		_, err = claims.Patch(ctx, claim.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-		if err != nil && !isGone(err) && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot end the reservation of a ResourceClaim", "claim", klog.KObj(claim), "pod", klog.KObj(pod.Pod))
+		if planned.User.UID == pod.UID {
+			s.endReservation(ctx, planned.Claim, pod.UID)
 		}
 	}
+}
+
+// endReservation removes a user of a claim, and returns what it has written, or nil.
+func (s *Scheduler) endReservation(ctx context.Context, claim *resourcev1.ResourceClaim, user types.UID) *resourcev1.ResourceClaim {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": claim.UID},
+		"status":   map[string]any{"reservedFor": []map[string]any{{"$patch": "delete", "uid": user}}},
+	})
+	if err != nil {
+		return nil // cannot happen: strings always marshal
+	}
+	claims := s.Client.ResourceV1().ResourceClaims(claim.Namespace)
+	now, err := claims.Patch(ctx, claim.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil && !isGone(err) && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Cannot end the reservation of a ResourceClaim", "claim", klog.KObj(claim), "user", user)
+	}
+	if err != nil {
+		return nil
+	}
+	return now
 }
 
 // deleteExtended deletes a claim for extended resources, if it was created.
@@ -175,17 +203,22 @@ func (s *Scheduler) deleteExtended(ctx context.Context, claim *resourcev1.Resour
 	}
 }
 
-// deallocate removes an allocation that keeps a pod from all nodes. If the claim has changed, its
+// deallocate removes an allocation that keeps a pod or a group from all nodes. If the claim has changed, its
 // watch has the pod tried again.
 func (s *Scheduler) deallocate(ctx context.Context, claim *resourcev1.ResourceClaim) {
 	if model.IsExtended(claim) {
 		s.deleteExtended(ctx, claim)
+		s.inbox.post(func(m *machine) { m.released(claim, nil) })
 		return
 	}
-	claim = claim.DeepCopy()
-	claim.Status.ReservedFor, claim.Status.Allocation, claim.Status.Devices = nil, nil, nil
-	_, err := s.Client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{})
-	if err != nil && !isGone(err) && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Cannot remove an allocation", "claim", klog.KObj(claim))
+	free := claim.DeepCopy()
+	free.Status.ReservedFor, free.Status.Allocation, free.Status.Devices = nil, nil, nil
+	now, err := s.Client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, free, metav1.UpdateOptions{})
+	if err != nil {
+		now = nil
+		if !isGone(err) && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot remove an allocation", "claim", klog.KObj(claim))
+		}
 	}
+	s.inbox.post(func(m *machine) { m.released(claim, now) })
 }

@@ -150,7 +150,7 @@ spec:
 `
 
 // ownClusterWithDRADriver starts a cluster, whose runtime supports CDI, and a driver on its node.
-func ownClusterWithDRADriver(t *testing.T) (*cluster, *draDriver) {
+func ownClusterWithDRADriver(t *testing.T, args ...string) (*cluster, *draDriver) {
 	t.Helper()
 	needContainers(t)
 	runtime, err := servers.BuildContainerd(t.Context(), "../conformance/containerd", "../servers/bin")
@@ -159,7 +159,7 @@ func ownClusterWithDRADriver(t *testing.T) (*cluster, *draDriver) {
 	}
 	t.Setenv("PATH", runtime+string(os.PathListSeparator)+os.Getenv("PATH"))
 	kubelet := filepath.Join(t.TempDir(), "kubelet")
-	c := ownClusterWithNode(t, "--kubelet-dir", kubelet)
+	c := ownClusterWithNode(t, append(args, "--kubelet-dir", kubelet)...)
 	nodes, err := c.client(t).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(nodes.Items) != 1 {
 		t.Fatalf("nodes %v, %v", nodes, err)

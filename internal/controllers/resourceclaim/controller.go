@@ -8,8 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,59 +29,107 @@ const (
 	Source = "resource_claim"
 
 	workers = 10
-
-	// claimIndex finds pods by their ResourceClaims, templateIndex by their templates.
-	claimIndex    = ".resourceClaims"
-	templateIndex = ".resourceClaimTemplates"
 )
 
-// Add registers the controllers.
-func Add(env control.Env) error {
-	shared := env.Manager.GetCache()
-	for field, values := range map[string]client.IndexerFunc{claimIndex: claimsOf, templateIndex: templatesOf} {
-		if _, err := owned.EnsureIndex(context.Background(), shared, &corev1.Pod{}, field, values); err != nil {
+// Add returns a function that registers the controllers, with those for PodGroups if gangs are served.
+func Add(gangs bool) func(control.Env) error {
+	return func(env control.Env) error {
+		if err := addIndexes(env, gangs); err != nil {
+			return err
+		}
+		if err := addGenerator(env, gangs); err != nil {
+			return err
+		}
+		if gangs {
+			if err := addGroupGenerator(env); err != nil {
+				return err
+			}
+		}
+		return addReleaser(env, gangs)
+	}
+}
+
+func addIndexes(env control.Env, gangs bool) error {
+	type index struct {
+		kind   client.Object
+		field  string
+		values client.IndexerFunc
+	}
+	indexes := []index{
+		{&corev1.Pod{}, claimIndex, claimsOf},
+		{&corev1.Pod{}, templateIndex, templatesOf},
+		{&resourcev1.ResourceClaim{}, owned.ControllerIndex, owned.ControllerOf},
+	}
+	if gangs {
+		indexes = append(indexes,
+			index{&corev1.Pod{}, groupIndex, groupsOf},
+			index{&schedulingv1beta1.PodGroup{}, claimIndex, claimsOf},
+			index{&schedulingv1beta1.PodGroup{}, templateIndex, templatesOf})
+	}
+	for _, i := range indexes {
+		if _, err := owned.EnsureIndex(context.Background(), env.Manager.GetCache(), i.kind, i.field, i.values); err != nil {
 			return err
 		}
 	}
-	if _, err := owned.EnsureIndex(context.Background(), shared, &resourcev1.ResourceClaim{}, owned.ControllerIndex, owned.ControllerOf); err != nil {
-		return err
-	}
-	if err := addGenerator(env); err != nil {
-		return err
-	}
-	return addReleaser(env)
+	return nil
 }
 
-func addGenerator(env control.Env) error {
-	g := newGenerator(env)
-	podsBy := func(field string) handler.EventHandler {
-		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
-			return g.podsWith(ctx, field, obj)
-		})
-	}
-	return ctrl.NewControllerManagedBy(env.Manager).
+func addGenerator(env control.Env, gangs bool) error {
+	g := newGenerator(env, gangs)
+	with := requestsBy(g.podsWith)
+	b := ctrl.NewControllerManagedBy(env.Manager).
 		Named(Name).
 		WithOptions(env.Options(workers)).
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(wantsClaims))).
-		Watches(&resourcev1.ResourceClaimTemplate{}, podsBy(templateIndex)).
-		Watches(&resourcev1.ResourceClaim{}, podsBy(claimIndex)).
+		Watches(&resourcev1.ResourceClaimTemplate{}, with(templateIndex)).
+		Watches(&resourcev1.ResourceClaim{}, with(claimIndex))
+	if gangs {
+		b = b.Watches(&schedulingv1beta1.PodGroup{}, with(groupIndex))
+	}
+	return b.Complete(g)
+}
+
+func addGroupGenerator(env control.Env) error {
+	g := newGroupGenerator(env)
+	with := requestsBy(g.groupsWith)
+	return ctrl.NewControllerManagedBy(env.Manager).
+		Named(Name+"-podgroups").
+		WithOptions(env.Options(workers)).
+		For(&schedulingv1beta1.PodGroup{}, builder.WithPredicates(predicate.NewPredicateFuncs(groupWantsClaims))).
+		Watches(&resourcev1.ResourceClaimTemplate{}, with(templateIndex)).
+		Watches(&resourcev1.ResourceClaim{}, with(claimIndex)).
 		Complete(g)
 }
 
-func addReleaser(env control.Env) error {
-	r := &releaser{client: env.Client, live: env.Live}
+// requestsBy returns handlers that find objects by an index.
+func requestsBy(find func(ctx context.Context, field string, obj client.Object) []reconcile.Request) func(field string) handler.EventHandler {
+	return func(field string) handler.EventHandler {
+		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
+			return find(ctx, field, obj)
+		})
+	}
+}
+
+func addReleaser(env control.Env, gangs bool) error {
+	r := &releaser{client: env.Client, live: env.Live, gangs: gangs}
 	claims := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
 		return claimRequests(obj)
 	})
-	return ctrl.NewControllerManagedBy(env.Manager).
+	b := ctrl.NewControllerManagedBy(env.Manager).
 		Named(Name+"-releaser").
 		WithOptions(env.Options(workers)).
 		For(&resourcev1.ResourceClaim{}).
 		Watches(&corev1.Pod{}, claims, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(e event.CreateEvent) bool { return isDone(e.Object) },
 			UpdateFunc: func(e event.UpdateEvent) bool { return isDone(e.ObjectNew) },
-		})).
-		Complete(r)
+		}))
+	if gangs {
+		b = b.Watches(&schedulingv1beta1.PodGroup{}, claims, builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false },
+			UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() },
+		}))
+	}
+	return b.Complete(r)
 }
 
 func wantsClaims(obj client.Object) bool {
@@ -90,50 +137,13 @@ func wantsClaims(obj client.Object) bool {
 	return ok && len(pod.Spec.ResourceClaims) > 0
 }
 
+func groupWantsClaims(obj client.Object) bool {
+	group, ok := obj.(*schedulingv1beta1.PodGroup)
+	return ok && len(group.Spec.ResourceClaims) > 0
+}
+
 // isDone reports whether a pod does not run, and will not.
 func isDone(obj client.Object) bool {
 	pod, ok := obj.(*corev1.Pod)
 	return ok && (pods.IsTerminal(pod) || pod.DeletionTimestamp != nil && pod.Spec.NodeName == "")
-}
-
-// claimsOf returns the names of a pod's claims, with the one that the scheduler made for its extended
-// resources. It is the index function of claimIndex.
-func claimsOf(obj client.Object) []string {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return nil
-	}
-	var names []string
-	for i := range pod.Spec.ResourceClaims {
-		if name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i]); err == nil && name != nil {
-			names = append(names, *name)
-		}
-	}
-	if extended := pod.Status.ExtendedResourceClaimStatus; extended != nil {
-		names = append(names, extended.ResourceClaimName)
-	}
-	return names
-}
-
-// templatesOf is the index function of templateIndex.
-func templatesOf(obj client.Object) []string {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return nil
-	}
-	var names []string
-	for i := range pod.Spec.ResourceClaims {
-		if name := pod.Spec.ResourceClaims[i].ResourceClaimTemplateName; name != nil {
-			names = append(names, *name)
-		}
-	}
-	return names
-}
-
-func claimRequests(obj client.Object) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, name := range claimsOf(obj) {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}})
-	}
-	return requests
 }

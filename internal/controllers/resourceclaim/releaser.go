@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,10 +19,12 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
-// releaser frees the claims of pods that do not need them any more.
+// releaser frees the claims of pods and PodGroups that do not need them any more.
 type releaser struct {
 	client client.Client
 	live   client.Reader
+	// gangs is set if PodGroups are served.
+	gangs bool
 }
 
 // Reconcile removes users that do not need a claim. With the last one it removes the allocation and
@@ -49,16 +52,13 @@ func (r *releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, owned.IgnoreStale(r.deleteUnneeded(ctx, claim))
 }
 
-// users returns the users of a claim without the pods that do not need it.
+// users returns the users of a claim without the pods and PodGroups that do not need it.
 func (r *releaser) users(ctx context.Context, claim *resourcev1.ResourceClaim) ([]resourcev1.ResourceClaimConsumerReference, error) {
 	var users []resourcev1.ResourceClaimConsumerReference
 	for _, user := range claim.Status.ReservedFor {
-		needs := true
-		if user.APIGroup == "" && user.Resource == "pods" {
-			var err error
-			if needs, err = r.needs(ctx, claim.Namespace, user); err != nil {
-				return nil, err
-			}
+		needs, err := r.needs(ctx, claim.Namespace, user)
+		if err != nil {
+			return nil, err
 		}
 		if needs {
 			users = append(users, user)
@@ -67,19 +67,36 @@ func (r *releaser) users(ctx context.Context, claim *resourcev1.ResourceClaim) (
 	return users, nil
 }
 
-// needs reports whether a pod that uses a claim still needs it. A pod that the cache does not have may
-// be new, so it is read from the API.
+// needs reports whether a user of a claim still needs it. Users of unknown kinds always do.
 func (r *releaser) needs(ctx context.Context, namespace string, user resourcev1.ResourceClaimConsumerReference) (bool, error) {
-	pod, key := &corev1.Pod{}, client.ObjectKey{Namespace: namespace, Name: user.Name}
-	err := r.client.Get(ctx, key, pod, client.UnsafeDisableDeepCopy)
-	if err == nil && pod.UID == user.UID {
-		return !isDone(pod), nil
+	switch {
+	case user.APIGroup == "" && user.Resource == "pods":
+		pod := &corev1.Pod{}
+		cached, exists, err := r.find(ctx, namespace, user, pod)
+		return exists && !(cached && isDone(pod)), err
+	case user.APIGroup == schedulingv1beta1.GroupName && user.Resource == "podgroups" && r.gangs:
+		_, exists, err := r.find(ctx, namespace, user, &schedulingv1beta1.PodGroup{})
+		return exists, err
+	default:
+		return true, nil
 	}
-	err = r.live.Get(ctx, key, pod)
+}
+
+// find reads a user of a claim, and reports whether it exists, and whether the cache has it. One that the
+// cache does not have may be new, so it is read from the API.
+func (r *releaser) find(ctx context.Context, namespace string, user resourcev1.ResourceClaimConsumerReference, into client.Object) (cached, exists bool, err error) {
+	key := client.ObjectKey{Namespace: namespace, Name: user.Name}
+	err = r.client.Get(ctx, key, into, client.UnsafeDisableDeepCopy)
+	if err == nil && into.GetUID() == user.UID {
+		return true, true, nil
+	}
+	// Reading into an object of the cache would change it.
+	now := into.DeepCopyObject().(client.Object)
+	err = r.live.Get(ctx, key, now)
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return false, false, nil
 	}
-	return err == nil && pod.UID == user.UID, err
+	return false, err == nil && now.GetUID() == user.UID, err
 }
 
 // free writes the remaining users of a claim. Without users the claim loses its allocation, and then

@@ -79,7 +79,7 @@ func generate(w *controltest.World, g *generator) error {
 
 func TestGenerate(t *testing.T) {
 	w := controltest.New(t, pod(), template())
-	g := newGenerator(w.Env())
+	g := newGenerator(w.Env(), true)
 	w.Must(generate(w, g))
 	got := claimsIn(w)
 	if len(got) != 1 || !strings.HasPrefix(got[0].Name, "pod-gpu-") || got[0].Labels["a"] != "b" || got[0].Spec.Devices.Requests[0].Name != "r" {
@@ -125,12 +125,12 @@ func TestGenerateAfterCrash(t *testing.T) {
 		}
 		return nil
 	}
-	if err := generate(w, newGenerator(w.Env())); err == nil {
+	if err := generate(w, newGenerator(w.Env(), true)); err == nil {
 		t.Fatal("the refusal is not reported")
 	}
 	w.Refuse = nil
 	w.Sync()
-	w.Must(generate(w, newGenerator(w.Env())))
+	w.Must(generate(w, newGenerator(w.Env(), true)))
 	if n := len(claimsIn(w)); n != 1 {
 		t.Errorf("%d claims", n)
 	}
@@ -138,7 +138,7 @@ func TestGenerateAfterCrash(t *testing.T) {
 
 func TestTemplateMissing(t *testing.T) {
 	w := controltest.New(t, pod())
-	if err := generate(w, newGenerator(w.Env())); err == nil {
+	if err := generate(w, newGenerator(w.Env(), true)); err == nil {
 		t.Error("no error")
 	}
 	events := w.Events()
@@ -153,7 +153,7 @@ func TestReserveForBoundPod(t *testing.T) {
 		p.Spec.ResourceClaims[0] = corev1.PodResourceClaim{Name: "gpu", ResourceClaimName: new("c")}
 	})
 	w := controltest.New(t, named, claim())
-	w.Must(generate(w, newGenerator(w.Env())))
+	w.Must(generate(w, newGenerator(w.Env(), true)))
 	if users := claimsIn(w)[0].Status.ReservedFor; len(users) != 1 || users[0].UID != named.UID {
 		t.Errorf("users %+v", users)
 	}
@@ -212,7 +212,7 @@ func TestRelease(t *testing.T) {
 			} else {
 				w.Sync()
 			}
-			r := &releaser{client: env.Client, live: env.Live}
+			r := &releaser{client: env.Client, live: env.Live, gangs: true}
 			_, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tt.claim)})
 			w.Must(err)
 			now := &resourcev1.ResourceClaim{}
@@ -281,7 +281,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // its pod ends.
 func TestEvents(t *testing.T) {
 	w := controltest.New(t, pod())
-	w.Run(t, control.Controller{Name: Name, Source: Source, Add: Add})
+	w.Run(t, control.Controller{Name: Name, Source: Source, Add: Add(true)})
 	w.Must(w.API.Create(ctx, template()))
 	eventually(t, "the claim is created", func() bool { return len(claimsIn(w)) == 1 })
 	p := &corev1.Pod{}

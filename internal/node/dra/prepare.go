@@ -93,11 +93,11 @@ func (m *Manager) wantedBy(ctx context.Context, pod *v1.Pod) ([]claim, error) {
 // checkUse returns why a pod must not use a claim.
 func checkUse(pod *v1.Pod, object *resourcev1.ResourceClaim, checkOwner bool) error {
 	if checkOwner {
-		if err := resourceclaim.IsForPod(pod, object, false); err != nil {
+		if err := resourceclaim.IsForPod(pod, object, true); err != nil {
 			return err
 		}
 	}
-	if !resourceclaim.IsReservedForPod(pod, object, false) {
+	if !resourceclaim.IsReservedForPod(pod, object, true) {
 		return fmt.Errorf("pod %s (%s) is not allowed to use ResourceClaim %s (%s)", pod.Name, pod.UID, object.Name, object.UID)
 	}
 	if object.Status.Allocation == nil {

@@ -72,6 +72,30 @@ func TestSharedClaim(t *testing.T) {
 	expect(t, "records", w.records(), map[string][]types.UID{})
 }
 
+// TestClaimOfAGroup: the pods of a PodGroup use the claim that is reserved for it.
+func TestClaimOfAGroup(t *testing.T) {
+	d := newDriver(t, "d", withV1)
+	w := newWorld(t, d)
+	update(w, w.allocated("c", []string{"d"}), func(c *resourcev1.ResourceClaim) {
+		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "scheduling.k8s.io/v1beta1", Kind: "PodGroup", Name: "g", UID: "g", Controller: new(true)}}
+		c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{APIGroup: "scheduling.k8s.io", Resource: "podgroups", Name: "g", UID: "g"}}
+	})
+	pod := func(name, group string) *v1.Pod {
+		p := podOf("template", "c")
+		p.Name, p.UID, p.Spec.SchedulingGroup = name, types.UID(name), &v1.PodSchedulingGroup{PodGroupName: &group}
+		return p
+	}
+	check(t, "first pod", w.Prepare(t.Context(), pod("a", "g")), "")
+	check(t, "second pod", w.Prepare(t.Context(), pod("b", "g")), "")
+	expect(t, "calls", d.took(), []string{"prepare c"})
+	check(t, "pod of another group", w.Prepare(t.Context(), pod("x", "h")),
+		"prepare dynamic resources: ResourceClaim ns/c was not created for Pod ns/x (neither Pod nor PodGroup h is the owner)")
+	check(t, "first pod stops", w.Unprepare(t.Context(), "a"), "")
+	expect(t, "calls", d.took(), []string(nil))
+	check(t, "second pod stops", w.Unprepare(t.Context(), "b"), "")
+	expect(t, "calls", d.took(), []string{"unprepare c"})
+}
+
 // TestRefusals: a pod without a right to its claims, or without their drivers, leaves nothing to unprepare.
 func TestRefusals(t *testing.T) {
 	template := "template"

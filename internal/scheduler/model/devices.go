@@ -16,7 +16,8 @@ import (
 // Devices has the objects of dynamic resource allocation (KEP-4381).
 //
 // An allocation that was decided is pending until it is written. Its devices count as allocated, but
-// its claim cannot be used by another pod, whose reservation might be written first.
+// its claim can be used only by pods of the same PodGroup: the reservation of another pod might be
+// written first. Each pod of the group writes the allocation, unless another one has.
 type Devices struct {
 	Classes Table[string, *resourcev1.DeviceClass]
 
@@ -26,12 +27,16 @@ type Devices struct {
 	// tainted has the slices with the taints of the rules, ordered by name; nil if it must be
 	// computed.
 	tainted []*resourcev1.ResourceSlice
-	pending map[types.UID]pendingAllocation
+	pending map[types.UID]*pendingAllocation
+	// releasing counts the writes that remove the allocation of a claim, or a user.
+	releasing map[types.UID]int
 }
 
 type pendingAllocation struct {
-	pod        types.UID
 	allocation *resourcev1.AllocationResult
+	// pods are those that write it. If there are several, they are in group.
+	pods  sets.Set[types.UID]
+	group types.NamespacedName
 }
 
 func newDevices() *Devices {
@@ -40,7 +45,8 @@ func newDevices() *Devices {
 		claims:     Table[types.NamespacedName, *resourcev1.ResourceClaim]{},
 		slices:     Table[string, *resourcev1.ResourceSlice]{},
 		taintRules: Table[string, *resourcev1.DeviceTaintRule]{},
-		pending:    map[types.UID]pendingAllocation{},
+		pending:    map[types.UID]*pendingAllocation{},
+		releasing:  map[types.UID]int{},
 	}
 }
 
@@ -60,11 +66,29 @@ func (d *Devices) WroteClaim(claim *resourcev1.ResourceClaim) bool {
 // RemoveClaim removes a claim.
 func (d *Devices) RemoveClaim(key types.NamespacedName) { delete(d.claims, key) }
 
-// IsPending reports whether an allocation of a claim is being written.
-func (d *Devices) IsPending(claim types.UID) bool {
-	_, found := d.pending[claim]
-	return found
+// Pending returns the allocation of a claim that is being written, or nil, and whether pods of a group
+// share it.
+func (d *Devices) Pending(claim types.UID, group types.NamespacedName) (allocation *resourcev1.AllocationResult, shared bool) {
+	pending := d.pending[claim]
+	if pending == nil {
+		return nil, false
+	}
+	return pending.allocation, group.Name != "" && pending.group == group
 }
+
+// Release records that the allocation of a claim, or a user, is being removed. Until Released, no pod is
+// placed with the claim: it might lose what it was placed for.
+func (d *Devices) Release(claim types.UID) { d.releasing[claim]++ }
+
+// Released ends what Release began.
+func (d *Devices) Released(claim types.UID) {
+	if d.releasing[claim]--; d.releasing[claim] <= 0 {
+		delete(d.releasing, claim)
+	}
+}
+
+// IsReleasing reports whether the allocation of a claim, or a user, is being removed.
+func (d *Devices) IsReleasing(claim types.UID) bool { return d.releasing[claim] > 0 }
 
 // SetSlice adds or updates a slice, and returns its former state, or nil.
 func (d *Devices) SetSlice(slice *resourcev1.ResourceSlice) *resourcev1.ResourceSlice {
@@ -172,7 +196,7 @@ func addAllocated(state *structured.AllocatedState, allocation *resourcev1.Alloc
 }
 
 // DevicePlan is how the ResourceClaims of a pod get devices on the pod's node, and are reserved for
-// the pod.
+// the pod or its PodGroup.
 type DevicePlan struct {
 	Claims []ClaimPlan
 	// Extended is the claim for the pod's extended resources, or nil.
@@ -199,17 +223,25 @@ type ClaimPlan struct {
 	Claim *resourcev1.ResourceClaim
 	// Allocation is the claim's new allocation; nil if it is allocated already.
 	Allocation *resourcev1.AllocationResult
+	// User is the pod or PodGroup for which the claim is reserved.
+	User resourcev1.ResourceClaimConsumerReference
 }
 
-// assume makes the allocations of a plan count.
-func (d *Devices) assume(plan *DevicePlan, pod types.UID) {
+// assume makes the allocations of a plan count, for a pod that may be in a group.
+func (d *Devices) assume(plan *DevicePlan, pod types.UID, group types.NamespacedName) {
 	for _, claim := range plan.Claims {
-		if claim.Allocation != nil {
-			d.pending[claim.Claim.UID] = pendingAllocation{pod, claim.Allocation}
+		if claim.Allocation == nil {
+			continue
 		}
+		pending := d.pending[claim.Claim.UID]
+		if pending == nil {
+			pending = &pendingAllocation{claim.Allocation, sets.New[types.UID](), group}
+			d.pending[claim.Claim.UID] = pending
+		}
+		pending.pods.Insert(pod)
 	}
 	if plan.Extended != nil {
-		d.pending[extendedKey(pod)] = pendingAllocation{pod, plan.Extended.Allocation}
+		d.pending[extendedKey(pod)] = &pendingAllocation{allocation: plan.Extended.Allocation}
 	}
 }
 
@@ -219,7 +251,11 @@ func extendedKey(pod types.UID) types.UID { return "extended resources of " + po
 // release ends what assume began.
 func (d *Devices) release(plan *DevicePlan, pod types.UID) {
 	for _, claim := range plan.Claims {
-		if d.pending[claim.Claim.UID].pod == pod {
+		pending := d.pending[claim.Claim.UID]
+		if pending == nil {
+			continue
+		}
+		if pending.pods.Delete(pod); pending.pods.Len() == 0 {
 			delete(d.pending, claim.Claim.UID)
 		}
 	}

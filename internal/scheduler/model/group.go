@@ -36,6 +36,14 @@ func (g *Group) MinCount() int {
 // Priority returns the priority of the group. Its pods must have the same one.
 func (g *Group) Priority() int32 { return ptr.Deref(g.Object.Spec.Priority, 0) }
 
+// ObjectOf returns the PodGroup of a pod; nil if the pod is in none, or it does not exist.
+func (c *Cluster) ObjectOf(pod *Pod) *schedulingv1beta1.PodGroup {
+	if g := c.groups[pod.Group]; pod.IsInGroup() && g != nil {
+		return g.Object
+	}
+	return nil
+}
+
 // IsDisruptedAsOne reports whether preemption must remove all pods of the group, or none.
 func (g *Group) IsDisruptedAsOne() bool {
 	return g.Object.Spec.DisruptionMode != nil && g.Object.Spec.DisruptionMode.All != nil

@@ -20,7 +20,7 @@ func (c *Cluster) Reserve(r *Reservation, pod types.UID, node string) error {
 	if err := c.Volumes.Assume(&r.Volumes, pod, node); err != nil {
 		return err
 	}
-	c.Devices.assume(&r.Devices, pod)
+	c.Devices.assume(&r.Devices, pod, c.membership[pod])
 	return nil
 }
 

@@ -4,14 +4,16 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
@@ -61,10 +63,14 @@ func (c classes) Get(name string) (*resourcev1.DeviceClass, error) {
 // deviceCheck checks the nodes for a pod with ResourceClaims.
 type deviceCheck struct {
 	clock clock.PassiveClock
-	pod   *v1.Pod
+	pod   *model.Pod
+	// group is the PodGroup of the pod, or nil.
+	group *schedulingv1beta1.PodGroup
 	// claims are all claims of the pod: those that are allocated, and the others.
-	claims      []*resourcev1.ResourceClaim
-	allocated   []availability
+	claims    []use
+	allocated []availability
+	// pending are the allocations that are written for other pods of the group.
+	pending     map[types.UID]*resourcev1.AllocationResult
 	unallocated []*resourcev1.ResourceClaim
 	extended    *extendedResources
 	allocator   structured.Allocator
@@ -105,8 +111,10 @@ func (c *deviceCheck) allocate(node *model.Node) *nodeAllocation {
 	missing := false
 	for _, a := range c.allocated {
 		if a.nodes != nil && !a.nodes.Match(node.Node) || c.isLost(a.claim) {
-			c.unavailable = append(c.unavailable, a.claim)
 			missing = true
+			if a.claim.Status.Allocation != nil {
+				c.unavailable = append(c.unavailable, a.claim)
+			}
 		}
 	}
 	if missing {
@@ -151,17 +159,17 @@ func (c *deviceCheck) isLost(claim *resourcev1.ResourceClaim) bool {
 	return err != nil || !ready && isLate(claim, c.clock.Now())
 }
 
-// Unavailable returns an allocated claim that is not available on a node which was checked, and that no
-// other pod uses; or else the claim for extended resources of an earlier attempt; nil if there is
-// none. It prevents the pod from being placed.
-func (c *deviceCheck) Unavailable() *resourcev1.ResourceClaim {
+// Unavailable returns an allocated claim that is not available on a node which was checked, and that
+// nobody but a user uses: the pod or its PodGroup. Of the pod it is else the claim for extended resources
+// of an earlier attempt; nil if there is none. It prevents the pod from being placed.
+func (c *deviceCheck) Unavailable(user types.UID) *resourcev1.ResourceClaim {
 	for _, claim := range c.unavailable {
 		users := claim.Status.ReservedFor
-		if len(users) == 0 || len(users) == 1 && users[0].UID == c.pod.UID {
+		if len(users) == 0 || len(users) == 1 && users[0].UID == user {
 			return claim
 		}
 	}
-	if c.extended != nil {
+	if c.extended != nil && user == c.pod.UID {
 		return c.extended.left
 	}
 	return nil
@@ -172,14 +180,22 @@ func (c *deviceCheck) Reserve(node *model.Node, reservation *model.Reservation) 
 	results := on.results
 	reservation.Devices.Extended = on.extended
 	for _, claim := range c.claims {
-		plan := model.ClaimPlan{Claim: claim}
-		if claim.Status.Allocation == nil {
+		plan := model.ClaimPlan{Claim: claim.ResourceClaim, Allocation: c.pending[claim.UID], User: claim.user}
+		if claim.Status.Allocation == nil && plan.Allocation == nil {
 			plan.Allocation, results = &results[0], results[1:]
 		}
-		if !resourceclaim.IsReservedForPod(c.pod, claim, false) || !c.isReadyNow(claim) {
+		if !c.isReserved(claim) || !c.isReadyNow(claim.ResourceClaim) {
 			reservation.Devices.Claims = append(reservation.Devices.Claims, plan)
 		}
 	}
+}
+
+// isReserved reports whether a claim is reserved for the pod or its group. The names in a reservation are
+// not enough: another PodGroup of the same name may have existed.
+func (c *deviceCheck) isReserved(claim use) bool {
+	return slices.ContainsFunc(claim.Status.ReservedFor, func(user resourcev1.ResourceClaimConsumerReference) bool {
+		return user.UID == claim.user.UID || user.UID == c.pod.UID || c.group != nil && user.UID == c.group.UID
+	})
 }
 
 func (c *deviceCheck) isReadyNow(claim *resourcev1.ResourceClaim) bool {
@@ -192,7 +208,7 @@ func (c *deviceCheck) score(node *model.Node) int64 {
 	var score int64
 	results := c.on(node).results
 	for _, claim := range c.claims {
-		allocation := claim.Status.Allocation
+		allocation := cmp.Or(claim.Status.Allocation, c.pending[claim.UID])
 		if allocation == nil && len(results) > 0 {
 			allocation, results = &results[0], results[1:]
 		}

@@ -229,7 +229,7 @@ func TestUnavailable(t *testing.T) {
 			cluster := storeDevices(clusterOf(on{node: node("a")}), gpuClass("gpu"), gpus("x", 1, taking("gone", "g0", tt.users...)))
 			check, _ := newDevices(testingclock.NewFakeClock(noon)).For(cluster, user)
 			check.Check(cluster.Node("a"))
-			if got := check.(Deallocator).Unavailable() != nil; got != tt.want {
+			if got := check.(Deallocator).Unavailable(user.UID) != nil; got != tt.want {
 				t.Errorf("deallocated: %v", got)
 			}
 		})

@@ -37,15 +37,24 @@ func (devices) Name() string { return "DynamicResources" }
 // DevicesMissing returns why a pod must wait for ResourceClaims, which it needs before it is tried on
 // any node (upstream: PreEnqueue); nil if it need not.
 func DevicesMissing(cluster *model.Cluster, pod *model.Pod) error {
-	_, err := resourceClaims(cluster.Devices, pod)
+	_, err := resourceClaims(cluster, pod)
 	return err
 }
 
+// use is a claim of a pod, and for whom it is reserved: the pod, or the PodGroup that has the same claim
+// (KEP-5729).
+type use struct {
+	*resourcev1.ResourceClaim
+	user resourcev1.ResourceClaimConsumerReference
+}
+
 // resourceClaims returns the claims of a pod.
-func resourceClaims(devices *model.Devices, pod *model.Pod) ([]*resourcev1.ResourceClaim, error) {
-	var claims []*resourcev1.ResourceClaim
+func resourceClaims(cluster *model.Cluster, pod *model.Pod) ([]use, error) {
+	var claims []use
+	group := cluster.ObjectOf(pod)
 	for i := range pod.Spec.ResourceClaims {
-		name, generated, err := resourceclaim.Name(pod.Pod, &pod.Spec.ResourceClaims[i])
+		wanted := &pod.Spec.ResourceClaims[i]
+		name, generated, err := resourceclaim.Name(pod.Pod, wanted)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +62,7 @@ func resourceClaims(devices *model.Devices, pod *model.Pod) ([]*resourcev1.Resou
 			// No claim was needed.
 			continue
 		}
-		claim := devices.Claim(types.NamespacedName{Namespace: pod.Namespace, Name: *name})
+		claim := cluster.Devices.Claim(types.NamespacedName{Namespace: pod.Namespace, Name: *name})
 		switch {
 		case claim == nil:
 			return nil, fmt.Errorf("could not find ResourceClaim %q", pod.Namespace+"/"+*name)
@@ -61,11 +70,15 @@ func resourceClaims(devices *model.Devices, pod *model.Pod) ([]*resourcev1.Resou
 			return nil, fmt.Errorf("resourceclaim %q is being deleted", claim.Name)
 		}
 		if generated {
-			if err := resourceclaim.IsForPod(pod.Pod, claim, false); err != nil {
+			if err := resourceclaim.IsForPod(pod.Pod, claim, pod.IsInGroup()); err != nil {
 				return nil, err
 			}
 		}
-		claims = append(claims, claim)
+		user, err := resourceclaim.BindTo(pod.Pod, group, wanted)
+		if err != nil {
+			return nil, err
+		}
+		claims = append(claims, use{claim, user})
 	}
 	return claims, nil
 }
@@ -74,7 +87,7 @@ func (f devices) For(cluster *model.Cluster, pod *model.Pod) (Check, *Rejection)
 	if len(pod.Spec.ResourceClaims)+len(pod.Requests.Scalar) == 0 {
 		return nil, nil
 	}
-	claims, err := resourceClaims(cluster.Devices, pod)
+	claims, err := resourceClaims(cluster, pod)
 	if err != nil {
 		return nil, rejectUnresolvable(err.Error())
 	}
@@ -82,9 +95,10 @@ func (f devices) For(cluster *model.Cluster, pod *model.Pod) (Check, *Rejection)
 	if len(claims) == 0 && extended == nil {
 		return nil, nil
 	}
-	check := &deviceCheck{clock: f.clock, pod: pod.Pod, claims: claims, extended: extended, nodes: map[string]*nodeAllocation{}}
+	check := &deviceCheck{clock: f.clock, pod: pod, group: cluster.ObjectOf(pod), claims: claims, extended: extended,
+		pending: map[types.UID]*resourcev1.AllocationResult{}, nodes: map[string]*nodeAllocation{}}
 	for _, claim := range claims {
-		if rejection := check.add(cluster.Devices, claim); rejection != nil {
+		if rejection := check.add(cluster.Devices, claim.ResourceClaim); rejection != nil {
 			return nil, rejection
 		}
 	}
@@ -98,7 +112,20 @@ func (f devices) For(cluster *model.Cluster, pod *model.Pod) (Check, *Rejection)
 
 // add adds a claim that can be used or allocated.
 func (c *deviceCheck) add(devices *model.Devices, claim *resourcev1.ResourceClaim) *Rejection {
-	if allocation := claim.Status.Allocation; allocation != nil {
+	if devices.IsReleasing(claim.UID) {
+		return rejectUnresolvable(fmt.Sprintf("resource claim %s is in the process of being released", model.Key(claim)))
+	}
+	allocation := claim.Status.Allocation
+	if allocation == nil {
+		pending, shared := devices.Pending(claim.UID, c.pod.Group)
+		switch {
+		case shared:
+			c.pending[claim.UID], allocation = pending, pending
+		case pending != nil:
+			return rejectUnresolvable(fmt.Sprintf("resource claim %s is in the process of being allocated", model.Key(claim)))
+		}
+	}
+	if allocation != nil {
 		available := availability{claim: claim}
 		if allocation.NodeSelector != nil {
 			selector, err := nodeaffinity.NewNodeSelector(allocation.NodeSelector)
@@ -109,9 +136,6 @@ func (c *deviceCheck) add(devices *model.Devices, claim *resourcev1.ResourceClai
 		}
 		c.allocated = append(c.allocated, available)
 		return nil
-	}
-	if devices.IsPending(claim.UID) {
-		return rejectUnresolvable(fmt.Sprintf("resource claim %s is in the process of being allocated", model.Key(claim)))
 	}
 	c.unallocated = append(c.unallocated, claim)
 	return rejectClasses(devices, claim)
@@ -169,7 +193,7 @@ func changesDevicesOf(cluster *model.Cluster, event *Event, pod *model.Pod) bool
 	if after == nil || before != nil && equality.Semantic.DeepEqual(&before.Status, &after.Status) {
 		return false
 	}
-	claims, err := resourceClaims(cluster.Devices, pod)
+	claims, err := resourceClaims(cluster, pod)
 	if err != nil {
 		return false
 	}
@@ -183,7 +207,7 @@ func changesDevicesOf(cluster *model.Cluster, event *Event, pod *model.Pod) bool
 
 // Applies reports whether a claim of a pod has a prioritized list (KEP-4816).
 func (devices) Applies(cluster *model.Cluster, pod *model.Pod) bool {
-	return len(pod.Spec.ResourceClaims) > 0 && hasAlternatives(cluster.Devices, pod)
+	return len(pod.Spec.ResourceClaims) > 0 && hasAlternatives(cluster, pod)
 }
 
 func (f devices) Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.Node, scores []int64) {
@@ -198,8 +222,8 @@ func (f devices) Score(cluster *model.Cluster, pod *model.Pod, nodes []*model.No
 	normalize(scores, false)
 }
 
-func hasAlternatives(devices *model.Devices, pod *model.Pod) bool {
-	claims, _ := resourceClaims(devices, pod)
+func hasAlternatives(cluster *model.Cluster, pod *model.Pod) bool {
+	claims, _ := resourceClaims(cluster, pod)
 	for _, claim := range claims {
 		for _, request := range claim.Spec.Devices.Requests {
 			if len(request.FirstAvailable) > 0 {

@@ -16,6 +16,7 @@ package plugin
 import (
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
@@ -57,8 +58,9 @@ type Spanning interface {
 // A Deallocator is a check that an allocation may prevent from accepting a node.
 type Deallocator interface {
 	Check
-	// Unavailable returns a ResourceClaim whose allocation should be removed, or nil.
-	Unavailable() *resourcev1.ResourceClaim
+	// Unavailable returns a ResourceClaim whose allocation should be removed, or nil. It has no other
+	// user than the given one, which is the pod or its PodGroup.
+	Unavailable(user types.UID) *resourcev1.ResourceClaim
 }
 
 // A Reserver is a check of something that must be written to the API before the pod is bound.

@@ -14,6 +14,7 @@ func (p *Policy) addGangs() {
 		on(scheduling, "podgroups", read+" update"),
 		on(core, "pods", read),
 	)
+	p.extend("system:controller:resource-claim-controller", on(scheduling, "podgroups", read), on(scheduling, "podgroups/status", change))
 }
 
 // extend adds rules to a ClusterRole of the policy.

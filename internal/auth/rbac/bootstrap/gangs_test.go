@@ -29,6 +29,7 @@ func TestGangs(t *testing.T) {
 		{"edit", "deletecollection", "podgroups"}, {"admin", "create", "workloads"},
 		{"system:kube-scheduler", "watch", "podgroups"}, {"system:kube-scheduler", "patch", "podgroups/status"},
 		{"system:controller:podgroup-protection-controller", "update", "podgroups"},
+		{"system:controller:resource-claim-controller", "watch", "podgroups"}, {"system:controller:resource-claim-controller", "patch", "podgroups/status"},
 	} {
 		if !on.allows(test.role, test.verb, test.resource) || off.allows(test.role, test.verb, test.resource) {
 			t.Errorf("%v", test)

@@ -95,7 +95,7 @@ func New(t testing.TB, objs ...client.Object) *World {
 	store := builder().WithGlobalResourceVersionCounter().WithStatusSubresource(
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{},
 		&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.DaemonSet{}, &appsv1.StatefulSet{}, &batchv1.Job{}, &batchv1.CronJob{},
-		&corev1.ReplicationController{}, &policyv1.PodDisruptionBudget{}, &resourcev1.ResourceClaim{}).Build()
+		&corev1.ReplicationController{}, &policyv1.PodDisruptionBudget{}, &resourcev1.ResourceClaim{}, &schedulingv1beta1.PodGroup{}).Build()
 	w.API = interceptor.NewClient(store, interceptor.Funcs{
 		Create:            w.create,
 		Update:            w.update,

@@ -36,9 +36,6 @@ var PodGroup = generic.Kind[*schedulingv1beta1.PodGroup]{
 	StatusUpdate: generic.Update[*schedulingv1beta1.PodGroup]{
 		Prepare: func(_ context.Context, g, old *schedulingv1beta1.PodGroup) {
 			metav1.ResetObjectMetaForStatus(&g.ObjectMeta, &old.ObjectMeta)
-			if len(old.Spec.ResourceClaims) == 0 {
-				g.Status.ResourceClaimStatuses = nil
-			}
 		},
 		Validate: validatePodGroupStatus,
 		Resets:   []string{"metadata"},
@@ -59,9 +56,6 @@ func preparePodGroup(_ context.Context, g, old *schedulingv1beta1.PodGroup) {
 	}
 	if before.SchedulingConstraints == nil {
 		g.Spec.SchedulingConstraints = nil
-	}
-	if len(before.ResourceClaims) == 0 {
-		g.Spec.ResourceClaims = nil
 	}
 	if before.PreemptionPolicy == nil {
 		g.Spec.PreemptionPolicy = nil

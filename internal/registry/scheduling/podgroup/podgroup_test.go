@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kindred-project/kindred/internal/registry/check/checktest"
+	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
 func gang(count int32) schedulingv1beta1.PodGroupSchedulingPolicy {
@@ -28,7 +29,7 @@ func TestDisabledFieldsAreDropped(t *testing.T) {
 		PreemptionPolicy:            new(schedulingv1beta1.PreemptNever),
 		ParentCompositePodGroupName: new("parent"),
 	}
-	plain := schedulingv1beta1.PodGroupSpec{SchedulingPolicy: gang(2)}
+	plain := schedulingv1beta1.PodGroupSpec{SchedulingPolicy: gang(2), ResourceClaims: used.ResourceClaims}
 	for name, test := range map[string]struct {
 		old  *schedulingv1beta1.PodGroup
 		want schedulingv1beta1.PodGroupSpec
@@ -61,6 +62,10 @@ func TestDisabledFieldsOfTemplatesAreDropped(t *testing.T) {
 	Workload.Prepare(t.Context(), w, old)
 	if diff := cmp.Diff(schedulingv1beta1.WorkloadSpec{PodGroupTemplates: []schedulingv1beta1.PodGroupTemplate{used, plain}}, w.Spec); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	w.Spec.PodGroupTemplates[1].ResourceClaims = used.ResourceClaims
+	if Workload.Prepare(generic.WithGangs(t.Context()), w, old); len(w.Spec.PodGroupTemplates[1].ResourceClaims) != 1 {
+		t.Error("claims were dropped although PodGroups are served")
 	}
 	old.Spec.CompositePodGroupTemplates = composite
 	w.Spec.CompositePodGroupTemplates = composite
@@ -103,9 +108,8 @@ func TestPodGroupStatus(t *testing.T) {
 	old := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Labels: map[string]string{"a": "b"}}}
 	g := old.DeepCopy()
 	g.Labels = nil
-	g.Status.ResourceClaimStatuses = []schedulingv1beta1.PodGroupResourceClaimStatus{{Name: "b"}}
 	PodGroup.StatusUpdate.Prepare(t.Context(), g, old)
-	if len(g.Labels) != 1 || g.Status.ResourceClaimStatuses != nil {
+	if len(g.Labels) != 1 {
 		t.Errorf("%+v", g)
 	}
 	g.Spec.ResourceClaims = claims

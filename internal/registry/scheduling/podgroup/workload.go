@@ -31,7 +31,7 @@ var Workload = generic.Kind[*schedulingv1beta1.Workload]{
 
 // prepareWorkload clears fields of features that are disabled in Kubernetes v1.37, unless the
 // stored object has them. Templates keep their order, so the former one is at the same index.
-func prepareWorkload(_ context.Context, w, old *schedulingv1beta1.Workload) {
+func prepareWorkload(ctx context.Context, w, old *schedulingv1beta1.Workload) {
 	var before schedulingv1beta1.WorkloadSpec
 	if old != nil {
 		before = old.Spec
@@ -44,15 +44,16 @@ func prepareWorkload(_ context.Context, w, old *schedulingv1beta1.Workload) {
 		if i < len(before.PodGroupTemplates) {
 			template = before.PodGroupTemplates[i]
 		}
-		prepareTemplate(&w.Spec.PodGroupTemplates[i], &template)
+		prepareTemplate(ctx, &w.Spec.PodGroupTemplates[i], &template)
 	}
 }
 
-func prepareTemplate(t, old *schedulingv1beta1.PodGroupTemplate) {
+func prepareTemplate(ctx context.Context, t, old *schedulingv1beta1.PodGroupTemplate) {
 	if old.SchedulingConstraints == nil {
 		t.SchedulingConstraints = nil
 	}
-	if len(old.ResourceClaims) == 0 {
+	// Workloads can be served without PodGroups, which have the claims.
+	if len(old.ResourceClaims) == 0 && !generic.Gangs(ctx) {
 		t.ResourceClaims = nil
 	}
 	if old.PreemptionPolicy == nil {
