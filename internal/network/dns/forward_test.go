@@ -302,13 +302,14 @@ func TestHosts(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s := newServer(t, clock.RealClock{}, nil, town()...)
+	s := newServer(t, clock.RealClock{}, nil, append(town(), external("shop", "paper", "Printer.home"))...)
 	s.hosts = newHosts(path, clock.RealClock{})
 	for _, test := range []struct{ name, rrtype, want string }{
 		{"printer.", "A", "printer. 3600 A 192.0.2.7"},
 		{"printer.HOME.", "A", "printer.HOME. 3600 A 192.0.2.7"},
 		{"printer.home.", "AAAA", "printer.home. 3600 AAAA fd00::7"},
 		{"printer.", "AAAA", ""},
+		{"paper.shop.svc.cluster.local.", "A", "paper.shop.svc.cluster.local. 30 CNAME printer.home. printer.home. 3600 A 192.0.2.7"},
 		{"mapped.", "A", "mapped. 3600 A 192.0.2.9"},
 		{"7.2.0.192.in-addr.arpa.", "PTR", "7.2.0.192.in-addr.arpa. 3600 PTR printer. 7.2.0.192.in-addr.arpa. 3600 PTR printer.home."},
 	} {

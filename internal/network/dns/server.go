@@ -100,11 +100,7 @@ func (s *Server) fill(ctx context.Context, reply *dns.Msg, q question) {
 			return
 		}
 	}
-	if answer, ok := s.hosts.answer(owner, q); ok {
-		reply.Authoritative, reply.Answer = true, answer
-		return
-	}
-	s.fillForwarded(ctx, reply, q)
+	s.fillFromOutside(ctx, reply, owner, q)
 }
 
 // maxAliases is the number of ExternalNames that may follow one another, as in CoreDNS.
@@ -139,15 +135,21 @@ func (s *Server) fillFromZone(ctx context.Context, reply *dns.Msg, q question, l
 		q.name, owner = f.alias, f.alias
 		var inside bool
 		if labels, inside = below(q.name, s.zone.origin); !inside {
-			s.fillForwarded(ctx, reply, q)
+			s.fillFromOutside(ctx, reply, owner, q)
 			return
 		}
 	}
 	reply.Rcode, reply.Answer = dns.RcodeServerFailure, nil
 }
 
-// fillForwarded adds the answer of the node's resolvers.
-func (s *Server) fillForwarded(ctx context.Context, reply *dns.Msg, q question) {
+// fillFromOutside adds the records of a name that is not the cluster's: those of the hosts file, or the
+// answer of the node's resolvers.
+func (s *Server) fillFromOutside(ctx context.Context, reply *dns.Msg, owner string, q question) {
+	if answer, ok := s.hosts.answer(owner, q); ok {
+		reply.Authoritative = true
+		reply.Answer = append(reply.Answer, answer...)
+		return
+	}
 	answer := s.forward.resolve(ctx, q)
 	reply.Rcode = answer.Rcode
 	reply.AuthenticatedData = answer.AuthenticatedData && len(reply.Answer) == 0
