@@ -28,8 +28,8 @@ func NewContent() *Content {
 	}
 }
 
-// Put replaces the fragment of a source. If several sources have an item with different values, the first source
-// to put it keeps its value.
+// Put replaces the fragment of a source. If sources have an item with different values, the value that was put first
+// stays until none of them has it any more.
 func (c *Content) Put(source string, f Fragment) {
 	old := c.sources[source]
 	if len(f.Chains)+len(f.Sets)+len(f.Elements) == 0 {
@@ -37,30 +37,9 @@ func (c *Content) Put(source string, f Fragment) {
 	} else {
 		c.sources[source] = f
 	}
-	for name := range old.Chains {
-		if _, kept := f.Chains[name]; !kept {
-			c.chains.withdraw(name, source)
-		}
-	}
-	for name := range old.Sets {
-		if _, kept := f.Sets[name]; !kept {
-			c.sets.withdraw(name, source)
-		}
-	}
-	for e := range old.Elements {
-		if _, kept := f.Elements[e]; !kept {
-			c.elems.withdraw(e, source)
-		}
-	}
-	for name, chain := range f.Chains {
-		c.chains.claim(name, source, chain.definition())
-	}
-	for name, set := range f.Sets {
-		c.sets.claim(name, source, set)
-	}
-	for e, value := range f.Elements {
-		c.elems.claim(e, source, value)
-	}
+	replace(c.chains, definitions(old.Chains), definitions(f.Chains))
+	replace(c.sets, old.Sets, f.Sets)
+	replace(c.elems, old.Elements, f.Elements)
 }
 
 // Remove removes the fragment of a source.
@@ -96,7 +75,15 @@ func (c chain) each() []string {
 	return strings.Split(c.rules, "\n")
 }
 
-// items are the values that sources claim for keys, and the values that the kernel has.
+func definitions(chains map[string]Chain) map[string]chain {
+	all := make(map[string]chain, len(chains))
+	for name, c := range chains {
+		all[name] = c.definition()
+	}
+	return all
+}
+
+// items are the values that sources want for keys, and the values that the kernel has.
 type items[K, V comparable] struct {
 	wanted map[K]claims[V]
 	// dirty has the keys whose value may have changed since they were written, with the value that the
@@ -104,61 +91,77 @@ type items[K, V comparable] struct {
 	dirty map[K]*V
 }
 
-// claims are the claims to one key: the first one wins. Nearly all keys have just one.
+// claims are the values that sources want for one key, with the number of sources. The first one wins; nearly all
+// keys have just one.
 type claims[V comparable] struct {
 	first claim[V]
 	more  []claim[V]
 }
 
 type claim[V comparable] struct {
-	source string
-	value  V
+	value V
+	count int
 }
 
 func newItems[K, V comparable]() items[K, V] {
 	return items[K, V]{wanted: map[K]claims[V]{}, dirty: map[K]*V{}}
 }
 
-// claim adds or changes a source's claim.
-func (i items[K, V]) claim(key K, source string, value V) {
+// replace replaces the values that one source wants.
+func replace[K, V comparable](i items[K, V], old, now map[K]V) {
+	for key, value := range old {
+		if kept, ok := now[key]; !ok || kept != value {
+			i.withdraw(key, value)
+		}
+	}
+	for key, value := range now {
+		if had, ok := old[key]; !ok || had != value {
+			i.claim(key, value)
+		}
+	}
+}
+
+// claim counts one more source that wants a value.
+func (i items[K, V]) claim(key K, value V) {
 	present, ok := i.wanted[key]
 	switch {
 	case !ok:
 		i.touch(key)
-		i.wanted[key] = claims[V]{first: claim[V]{source, value}}
-	case present.first.source == source:
-		if present.first.value == value {
-			return
-		}
-		i.touch(key)
-		present.first.value = value
-		i.wanted[key] = present
+		present.first = claim[V]{value, 1}
+	case present.first.value == value:
+		present.first.count++
 	default:
-		at := slices.IndexFunc(present.more, func(c claim[V]) bool { return c.source == source })
+		at := slices.IndexFunc(present.more, func(c claim[V]) bool { return c.value == value })
 		if at < 0 {
-			present.more = append(present.more, claim[V]{source, value})
+			present.more = append(present.more, claim[V]{value, 1})
 		} else {
-			present.more[at].value = value
+			present.more[at].count++
 		}
-		i.wanted[key] = present
 	}
+	i.wanted[key] = present
 }
 
-// withdraw removes a source's claim.
-func (i items[K, V]) withdraw(key K, source string) {
+// withdraw counts one source less that wants a value.
+func (i items[K, V]) withdraw(key K, value V) {
 	present := i.wanted[key]
-	switch {
-	case present.first.source != source:
-		present.more = slices.DeleteFunc(present.more, func(c claim[V]) bool { return c.source == source })
+	if present.first.value != value {
+		at := slices.IndexFunc(present.more, func(c claim[V]) bool { return c.value == value })
+		if present.more[at].count--; present.more[at].count == 0 {
+			present.more = slices.Delete(present.more, at, at+1)
+		}
 		i.wanted[key] = present
-	case len(present.more) == 0:
-		i.touch(key)
-		delete(i.wanted, key)
-	default:
-		i.touch(key)
-		present.first, present.more = present.more[0], present.more[1:]
-		i.wanted[key] = present
+		return
 	}
+	if present.first.count--; present.first.count > 0 {
+		i.wanted[key] = present
+		return
+	}
+	i.touch(key)
+	if len(present.more) == 0 {
+		delete(i.wanted, key)
+		return
+	}
+	i.wanted[key] = claims[V]{first: present.more[0], more: present.more[1:]}
 }
 
 // touch records the value that the kernel has, before it changes.

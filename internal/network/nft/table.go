@@ -120,6 +120,9 @@ func (t *Table) isolate(ctx context.Context) ([]Refused, error) {
 			sources = append(sources, s)
 		}
 	}
+	if err := t.check(ctx, nil); err != nil {
+		return nil, err // what all need is refused
+	}
 	return t.bisect(ctx, sources)
 }
 
