@@ -87,6 +87,9 @@ func stopContainers(ctx context.Context, layout datadir.Layout) error {
 			return err
 		}
 	}
+	if err := cluster.RemoveNetwork(ctx, names); err != nil {
+		return err
+	}
 	if _, err := os.Stat(layout.Containerd()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -21,8 +21,9 @@ const clusterDomain = "cluster.local"
 const dnsIndex = 10
 
 // startDNS starts the DNS server of this node, or removes what an earlier one has published, and returns
-// the addresses of DNS servers for pods. A failure is a notice, because the other parts do not need DNS.
-func (c *Cluster) startDNS(ctx context.Context) ([]string, error) {
+// the addresses of DNS servers for pods; none if Services are not routed, because pods reach the servers by
+// their Service. A failure is a notice, because the other parts do not need DNS.
+func (c *Cluster) startDNS(ctx context.Context, routed bool) ([]string, error) {
 	client, err := kubernetes.NewForConfig(configFor(c.server, dnsUser))
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func (c *Cluster) startDNS(ctx context.Context) ([]string, error) {
 	if err != nil && ctx.Err() == nil && c.config.Notice != nil {
 		c.config.Notice(fmt.Sprintf("no cluster DNS: %v", err))
 	}
-	if !c.serviceTraffic() || !address.IsValid() {
+	if err != nil || !routed || !address.IsValid() {
 		return nil, ctx.Err()
 	}
 	return []string{address.String()}, ctx.Err()
@@ -68,10 +69,6 @@ func (c *Cluster) serveDNS(ctx context.Context, publisher *dns.Publisher, cluste
 	c.parts.start("DNS Service", c.fail, func(ctx context.Context) error { return publisher.Run(ctx, published) })
 	return nil
 }
-
-// serviceTraffic reports whether traffic to ClusterIPs is routed. Until then pods use the resolvers of
-// the node.
-func (c *Cluster) serviceTraffic() bool { return false }
 
 // resolvConf returns the file with the resolvers of this machine.
 func resolvConf() string {

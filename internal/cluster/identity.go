@@ -17,6 +17,7 @@ import (
 var (
 	schedulerUser  = identity{named(user.KubeScheduler), "kube-scheduler"}
 	controllerUser = identity{named(user.KubeControllerManager), controllerAgent}
+	proxyUser      = identity{named(user.KubeProxy), proxyAgent}
 )
 
 // identity is the user that a part acts as, and its user agent, from which the API server takes the name
@@ -29,6 +30,7 @@ type identity struct {
 const (
 	controllerAgent = "kube-controller-manager"
 	nodeAgent       = "kubelet"
+	proxyAgent      = "kube-proxy"
 )
 
 // configFor returns a part's client configuration.

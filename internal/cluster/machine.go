@@ -198,7 +198,11 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	clusterDNS, err := c.startDNS(ctx)
+	services, err := c.startNetwork(m)
+	if err != nil {
+		return err
+	}
+	clusterDNS, err := c.startDNS(ctx, services != nil)
 	if err != nil {
 		return err
 	}
@@ -212,7 +216,7 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 		CgroupParent: m.names.PodCgroup,
 		IPs:          []string{address.String()},
 		ServePort:    int32(listener.Addr().(*net.TCPAddr).Port),
-		API:          c.serving.forPods(),
+		API:          c.apiForPods(services),
 		ClusterDNS:   clusterDNS,
 		ResolvConf:   resolvConf(),
 		PodCIDR:      m.podCIDR(),
@@ -234,6 +238,11 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 	c.parts.start("node", c.fail, agent.Run)
 	if err := c.awaitNode(ctx, client, agent.Ready()); err != nil {
 		return err
+	}
+	if services != nil {
+		if err := await(ctx, services.Ready()); err != nil {
+			return err
+		}
 	}
 	steps.done("node " + c.config.NodeName)
 	return nil

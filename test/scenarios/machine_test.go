@@ -272,6 +272,15 @@ func firewall(t *testing.T, marks []string) []string {
 			}
 		}
 	}
+	out, err := exec.Command("nft", "list", "tables").Output()
+	if err != nil {
+		t.Fatalf("nft list tables: %v", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if containsAny(line, marks) {
+			found = append(found, line)
+		}
+	}
 	return found
 }
 

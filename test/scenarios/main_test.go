@@ -144,7 +144,7 @@ func canRunContainers() error {
 	if os.Geteuid() != 0 {
 		return errors.New("real containers need root")
 	}
-	for program, pkg := range map[string]string{"containerd": "containerd", "runc": "runc", "iptables": "iptables", "busybox": "busybox-static"} {
+	for program, pkg := range map[string]string{"containerd": "containerd", "runc": "runc", "iptables": "iptables", "nft": "nftables", "busybox": "busybox-static"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("no %s on PATH: apt-get install %s", program, pkg)
 		}

@@ -78,6 +78,15 @@ func (t *Table) Write(ctx context.Context) ([]Refused, error) {
 	return refused, t.replace(ctx)
 }
 
+// Check asks the kernel whether it would accept the content.
+func (t *Table) Check(ctx context.Context) error {
+	tx, err := t.replacement(ctx, t.content)
+	if err != nil {
+		return err
+	}
+	return t.nft.Check(ctx, tx)
+}
+
 // replace writes the whole content.
 func (t *Table) replace(ctx context.Context) error {
 	tx, err := t.replacement(ctx, t.content)

@@ -1,0 +1,51 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/kindred-project/kindred/internal/containerd"
+	"github.com/kindred-project/kindred/internal/network"
+)
+
+// startNetwork starts the part that routes Services on this machine. It returns nil, after a notice, if the machine
+// cannot change nftables rules.
+func (c *Cluster) startNetwork(m *machine) (*network.Network, error) {
+	events, err := c.recorder(proxyUser, proxyAgent)
+	if err != nil {
+		return nil, err
+	}
+	n, err := network.New(network.Options{
+		Node: c.config.NodeName, Table: serviceTable(m.names), Bridge: m.bridge.Bridge, PodRange: m.bridge.PodCIDR,
+		Informers: c.server.Informers(), Events: events, Clock: c.config.Clock,
+	})
+	if err != nil {
+		if c.config.Notice != nil {
+			c.config.Notice(fmt.Sprintf("Services are not routed on this node, and their ClusterIPs and node ports do not work: %v; apt-get install nftables, run as root", err))
+		}
+		return nil, nil
+	}
+	c.server.StartInformers()
+	c.parts.start("network", c.fail, n.Run)
+	return n, nil
+}
+
+// serviceTable returns the name of a data directory's nftables table.
+func serviceTable(n containerd.Names) string { return "kindred-" + n.ID }
+
+// RemoveNetwork removes what routes Services from the machine.
+func RemoveNetwork(ctx context.Context, n containerd.Names) error {
+	return network.Remove(ctx, serviceTable(n), n.Bridge)
+}
+
+// apiForPods returns the address of the API for pods if they do not reach it by its Service.
+func (c *Cluster) apiForPods(services *network.Network) netip.AddrPort {
+	if services != nil {
+		return netip.AddrPort{}
+	}
+	return c.serving.forPods()
+}

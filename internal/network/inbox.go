@@ -1,0 +1,52 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import "sync"
+
+// changes are what changed in the API since the rules were compiled.
+type changes struct {
+	// services are keys, namespace and name, of Services that changed themselves or whose slices changed.
+	services map[string]bool
+	// surroundings is set when the node or the ranges of Services changed.
+	surroundings bool
+}
+
+// inbox collects changes until they are taken. Changes during a write are combined into the next.
+type inbox struct {
+	mutex   *sync.Mutex
+	changes *changes
+	// wake has a message when there are changes.
+	wake chan struct{}
+}
+
+func newInbox() inbox {
+	return inbox{mutex: new(sync.Mutex), changes: &changes{services: map[string]bool{}}, wake: make(chan struct{}, 1)}
+}
+
+func (i inbox) service(key string) {
+	i.note(func(c *changes) { c.services[key] = true })
+}
+
+func (i inbox) surroundings() {
+	i.note(func(c *changes) { c.surroundings = true })
+}
+
+func (i inbox) note(change func(*changes)) {
+	i.mutex.Lock()
+	change(i.changes)
+	i.mutex.Unlock()
+	select {
+	case i.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (i inbox) take() changes {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	taken := *i.changes
+	*i.changes = changes{services: map[string]bool{}}
+	return taken
+}

@@ -1,0 +1,305 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/network/nft"
+	"github.com/kindred-project/kindred/internal/network/service"
+)
+
+// Options configure the network of one node.
+type Options struct {
+	// Node is the node's name.
+	Node string
+	// Table is the name of the nftables table, which no other process writes.
+	Table string
+	// Bridge is the interface of the node's pods, with the gateway of PodRange; "" if a runtime that the user
+	// provides has its own network.
+	Bridge   string
+	PodRange netip.Prefix
+	// Informers must be those of Services, EndpointSlices, Nodes and ServiceCIDRs. New registers with them; the
+	// caller starts them.
+	Informers informers.SharedInformerFactory
+	Events    record.EventRecorder
+	Clock     clock.WithTicker
+}
+
+// Network routes the traffic of one node to Services.
+type Network struct {
+	options  Options
+	table    *nft.Table
+	routes   routes
+	inbox    inbox
+	slices   cache.Indexer
+	synced   []cache.InformerSynced
+	ready    chan struct{}
+	node     service.Node
+	ranges   []netip.Prefix
+	watching watched
+}
+
+// checkInterval is the time between two checks whether the kernel still has the rules and routes.
+const checkInterval = 2 * time.Second
+
+// byService is the index of EndpointSlices by their Service.
+const byService = "kindred.dev/service"
+
+// New returns the network of a node. It fails if the machine cannot change nftables rules: without the program nft,
+// with one that is older than 1.0.1, or without the right to.
+func New(o Options) (*Network, error) {
+	table, err := nft.Open(o.Table)
+	if err != nil {
+		return nil, err
+	}
+	n := &Network{
+		options: o, table: table, ready: make(chan struct{}),
+		inbox:  newInbox(),
+		routes: routes{link: servicesLink(o.Bridge), bridge: o.Bridge, source: gateway(o)},
+	}
+	// A kernel without a feature that the rules need is found out now.
+	table.Put("", service.Base(n.config()))
+	if err := table.Check(context.Background()); err != nil {
+		return nil, err
+	}
+	return n, n.register()
+}
+
+// config returns what the rules of all Services have in common.
+func (n *Network) config() service.Config {
+	config := service.Config{Bridge: n.options.Bridge, ServiceRanges: outermost(n.ranges)}
+	if n.options.PodRange.IsValid() {
+		config.PodRanges = []netip.Prefix{n.options.PodRange.Masked()}
+	}
+	return config
+}
+
+func gateway(o Options) netip.Addr {
+	if o.Bridge == "" || !o.PodRange.IsValid() {
+		return netip.Addr{}
+	}
+	return o.PodRange.Masked().Addr().Next()
+}
+
+// register watches the API. Handlers only note what changed.
+func (n *Network) register() error {
+	f := n.options.Informers
+	endpointSlices := f.Discovery().V1().EndpointSlices().Informer()
+	if err := endpointSlices.AddIndexers(cache.Indexers{byService: func(o any) ([]string, error) {
+		return []string{serviceOf(o.(*discoveryv1.EndpointSlice))}, nil
+	}}); err != nil {
+		return err
+	}
+	n.slices = endpointSlices.GetIndexer()
+	return errors.Join(
+		n.watch(f.Core().V1().Services().Informer(), func(o any) {
+			svc := o.(*v1.Service)
+			n.inbox.service(svc.Namespace + "/" + svc.Name)
+		}),
+		n.watch(endpointSlices, func(o any) { n.inbox.service(serviceOf(o.(*discoveryv1.EndpointSlice))) }),
+		n.watch(f.Core().V1().Nodes().Informer(), func(o any) {
+			if o.(*v1.Node).Name == n.options.Node {
+				n.inbox.surroundings()
+			}
+		}),
+		n.watch(f.Networking().V1().ServiceCIDRs().Informer(), func(any) { n.inbox.surroundings() }),
+	)
+}
+
+// watch calls note for each object that is added, changed or deleted, with its old and new state.
+func (n *Network) watch(informer cache.SharedIndexInformer, note func(any)) error {
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    note,
+		UpdateFunc: func(old, now any) { note(old); note(now) },
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			note(o)
+		},
+	})
+	if err == nil {
+		n.synced = append(n.synced, registration.HasSynced)
+	}
+	return err
+}
+
+// serviceOf returns the namespace and name of a slice's Service.
+func serviceOf(slice *discoveryv1.EndpointSlice) string {
+	return slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName]
+}
+
+// Ready returns a channel that is closed when the rules of all Services have been written once, or could not be.
+func (n *Network) Ready() <-chan struct{} { return n.ready }
+
+// Run keeps the kernel's rules until ctx is done. They stay when it returns.
+func (n *Network) Run(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), n.synced...) {
+		return nil
+	}
+	n.inbox.surroundings()
+	check := n.options.Clock.NewTicker(checkInterval)
+	defer check.Stop()
+	retry := n.options.Clock.NewTimer(time.Hour)
+	defer retry.Stop()
+	for first := true; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-check.C():
+			n.mend(ctx)
+		case <-retry.C():
+		case <-n.inbox.wake:
+		}
+		n.compile(n.inbox.take())
+		err := n.write(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			klog.ErrorS(err, "Writing the rules of Services; they are tried again in a second")
+			retry.Reset(time.Second)
+		}
+		if first {
+			first = false
+			close(n.ready)
+		}
+	}
+}
+
+// compile updates the table's content for what changed.
+func (n *Network) compile(changed changes) {
+	services := n.options.Informers.Core().V1().Services().Lister()
+	if changed.surroundings && n.readSurroundings() {
+		all, _ := services.List(labels.Everything()) // from the cache, which has no errors
+		for _, svc := range all {
+			changed.services[svc.Namespace+"/"+svc.Name] = true
+		}
+	}
+	for key := range changed.services {
+		namespace, name, _ := strings.Cut(key, "/")
+		svc, err := services.Services(namespace).Get(name)
+		if err != nil {
+			n.table.Put(key, nft.Fragment{})
+			continue
+		}
+		n.table.Put(key, service.Rules(svc, n.slicesOf(key), n.node))
+	}
+}
+
+func (n *Network) slicesOf(key string) []*discoveryv1.EndpointSlice {
+	found, _ := n.slices.ByIndex(byService, key) // the index exists
+	all := make([]*discoveryv1.EndpointSlice, 0, len(found))
+	for _, o := range found {
+		all = append(all, o.(*discoveryv1.EndpointSlice))
+	}
+	return all
+}
+
+// readSurroundings reads what the rules of all Services depend on, and reports whether their endpoints may have
+// changed.
+func (n *Network) readSurroundings() bool {
+	var ranges []netip.Prefix
+	cidrs, _ := n.options.Informers.Networking().V1().ServiceCIDRs().Lister().List(labels.Everything())
+	for _, c := range cidrs {
+		for _, s := range c.Spec.CIDRs {
+			if p, err := netip.ParsePrefix(s); err == nil {
+				ranges = append(ranges, p.Masked())
+			}
+		}
+	}
+	slices.SortFunc(ranges, netip.Prefix.Compare)
+	n.ranges = slices.Compact(ranges)
+	n.table.Put("", service.Base(n.config()))
+	if err := n.routes.ensure(n.ranges); err != nil {
+		klog.ErrorS(err, "Routing the ranges of Services")
+	}
+	now := service.Node{Name: n.options.Node}
+	if node, err := n.options.Informers.Core().V1().Nodes().Lister().Get(n.options.Node); err == nil {
+		now.Zone = node.Labels[v1.LabelTopologyZone]
+	}
+	changed := now != n.node
+	n.node = now
+	return changed
+}
+
+// outermost removes the ranges that are within others. They are sorted. A set of intervals must not overlap.
+func outermost(sorted []netip.Prefix) []netip.Prefix {
+	var kept []netip.Prefix
+	for _, p := range sorted {
+		if !slices.ContainsFunc(kept, func(outer netip.Prefix) bool { return outer.Overlaps(p) && outer.Bits() <= p.Bits() }) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// write writes what changed. A Service whose rules the kernel refuses gets an event.
+func (n *Network) write(ctx context.Context) error {
+	refused, err := n.table.Write(ctx)
+	for _, r := range refused {
+		namespace, name, _ := strings.Cut(r.Source, "/")
+		klog.ErrorS(r.Err, "The kernel refuses the rules of a Service", "service", r.Source)
+		if svc, err := n.options.Informers.Core().V1().Services().Lister().Services(namespace).Get(name); err == nil {
+			n.options.Events.Eventf(svc, v1.EventTypeWarning, "RulesRefused", "Node %s cannot route this Service: %s", n.options.Node, firstLine(r.Err))
+		}
+	}
+	n.watching.wrote()
+	return err
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// mend restores rules and routes that somebody else removed.
+func (n *Network) mend(ctx context.Context) {
+	if err := n.routes.ensure(n.ranges); err != nil {
+		klog.ErrorS(err, "Routing the ranges of Services")
+	}
+	if !n.watching.changedByOthers() {
+		return
+	}
+	intact, err := n.table.Intact(ctx)
+	switch {
+	case err != nil:
+		klog.ErrorS(err, "Checking the rules of Services")
+	case !intact:
+		klog.InfoS("Somebody removed rules of Services; writing them again", "table", n.options.Table)
+		n.table.Forget()
+	default:
+		n.watching.wrote()
+	}
+}
+
+// Remove removes the table and the routes from the kernel. It needs no nft if there is no table.
+func Remove(ctx context.Context, table, bridge string) error {
+	err := (&routes{link: servicesLink(bridge)}).remove()
+	t, openErr := nft.Open(table)
+	if openErr != nil {
+		// Without nft, nobody has written a table.
+		return err
+	}
+	if deleteErr := t.Delete(ctx); deleteErr != nil {
+		err = errors.Join(err, fmt.Errorf("removing the nftables table %s: %w", table, deleteErr))
+	}
+	return err
+}

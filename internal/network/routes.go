@@ -1,0 +1,108 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+)
+
+// routes route the ranges of Services on a machine. Packets of the machine itself are translated after they have
+// been routed, so they need a route, which gives them a source address that pods can answer.
+//
+// The routes lead to an interface of their own, a bridge without ports. On the bridge of the pods, the kernel would
+// tell pods that call an unknown Service to look for it on their own network (an ICMP redirect). Nothing is
+// ever sent there: what is not translated is rejected or dropped first.
+type routes struct {
+	// link is the name of that interface; "" if the node has no network of Kindred's.
+	link string
+	// bridge is the bridge of the pods; "" if it is not known.
+	bridge string
+	// source is the address of the machine in the range of its pods.
+	source netip.Addr
+}
+
+// servicesLink returns the name of the interface to which Services are routed. Names have at most 15 bytes.
+func servicesLink(bridge string) string {
+	if bridge == "" {
+		return ""
+	}
+	return bridge + "-svc"
+}
+
+// ensure routes the ranges of the source's family.
+func (r routes) ensure(ranges []netip.Prefix) error {
+	if r.link == "" {
+		return nil
+	}
+	if err := openLoopback(r.bridge); err != nil {
+		return err
+	}
+	link, err := r.ensureLink()
+	if err != nil {
+		return fmt.Errorf("network interface %s: %w", r.link, err)
+	}
+	present, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return err
+	}
+	has := map[string]bool{}
+	for _, route := range present {
+		if route.Dst != nil {
+			has[route.Dst.String()] = true
+		}
+	}
+	for _, prefix := range ranges {
+		if !prefix.Addr().Is4() || has[prefix.String()] {
+			continue
+		}
+		dst := &net.IPNet{IP: net.IP(prefix.Addr().AsSlice()), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
+		route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: dst, Src: net.IP(r.source.AsSlice()), Scope: netlink.SCOPE_LINK}
+		if err := netlink.RouteReplace(route); err != nil {
+			return fmt.Errorf("route to %s: %w", prefix, err)
+		}
+	}
+	return nil
+}
+
+func (r routes) ensureLink() (netlink.Link, error) {
+	link, err := netlink.LinkByName(r.link)
+	if err == nil {
+		return link, nil
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = r.link
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	if link, err = netlink.LinkByName(r.link); err != nil {
+		return nil, err
+	}
+	return link, netlink.LinkSetUp(link)
+}
+
+// remove removes the interface, and with it the routes.
+func (r routes) remove() error {
+	link, err := netlink.LinkByName(r.link)
+	var absent netlink.LinkNotFoundError
+	if r.link == "" || errors.As(err, &absent) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return netlink.LinkDel(link)
+}
+
+// openLoopback lets packets to node ports on 127.0.0.1 leave the machine's loopback for a pod. The rules keep
+// pods from reaching the loopback by it.
+func openLoopback(bridge string) error {
+	return os.WriteFile("/proc/sys/net/ipv4/conf/"+bridge+"/route_localnet", []byte("1"), 0o644)
+}

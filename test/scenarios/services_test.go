@@ -1,0 +1,140 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// backends are two pods that answer HTTP requests with their names, behind a Service.
+const backends = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: who}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: who}}
+  template:
+    metadata: {labels: {app: who}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: main
+        image: "` + image + `"
+        command: [sh, -c, "mkdir /www; hostname > /www/index.html; exec httpd -f -p 8080 -h /www"]
+        readinessProbe: {periodSeconds: 1, tcpSocket: {port: 8080}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: who}
+spec:
+  type: NodePort
+  selector: {app: who}
+  ports: [{port: 80, targetPort: 8080}]
+`
+
+// fetch sends a GET request on a connection of its own.
+func fetch(address string) (string, error) {
+	client := http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get("http://" + address)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	return strings.TrimSpace(string(body)), err
+}
+
+// answers returns which pods answer 20 requests.
+func (s *session) answers(address string) map[string]int {
+	s.Helper()
+	who := map[string]int{}
+	for range 20 {
+		body, err := fetch(address)
+		if err != nil {
+			s.Errorf("%s: %v", address, err)
+			return who
+		}
+		who[body]++
+	}
+	return who
+}
+
+// TestServiceTraffic: a Service is reached by its ClusterIP and node port, from pods and from the machine. Its
+// traffic outlives the process.
+func TestServiceTraffic(t *testing.T) {
+	s := newSession(t, ownClusterWithNode(t))
+	s.apply(backends)
+	s.kubectl("rollout", "status", "deployment/who", "--timeout=60s")
+	s.kubectl("run", "client", "--image="+image, "--", "sleep", "3600")
+	s.kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=60s")
+	ip := s.jsonpath("{.spec.clusterIP}", "service", "who")
+	nodePort := s.jsonpath("{.spec.ports[0].nodePort}", "service", "who")
+
+	s.eventually("both pods are endpoints", func() error {
+		if who := s.answers(ip); len(who) != 2 {
+			return fmt.Errorf("answers of %v", who)
+		}
+		return nil
+	})
+	for _, address := range []string{"127.0.0.1:" + nodePort, s.jsonpath("{.status.addresses[0].address}", "node", s.nodes()[0]) + ":" + nodePort} {
+		if who := s.answers(address); len(who) != 2 {
+			t.Errorf("%s: answers of %v, want both pods", address, who)
+		}
+	}
+	fromPod := "for i in $(seq 20); do wget -q -O - http://" + ip + "; done | sort -u | wc -l"
+	s.prints("2\n", "exec", "client", "--", "sh", "-c", fromPod)
+	for _, pod := range s.pods("app=who") {
+		s.prints("2\n", "exec", pod.Name, "--", "sh", "-c", fromPod)
+	}
+	s.prints("https://10.96.0.1:443\n", "exec", "client", "--", "sh", "-c", "echo https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT")
+
+	// The process dies: old and new connections continue.
+	kept, err := net.Dial("tcp", ip+":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	s.cluster.kill(t)
+	if who := s.answers(ip); len(who) != 2 {
+		t.Errorf("without the process: answers of %v, want both pods", who)
+	}
+	s.cluster.again(t)
+	if who := s.answers("127.0.0.1:" + nodePort); len(who) != 2 {
+		t.Errorf("after the restart: answers of %v, want both pods", who)
+	}
+	fmt.Fprint(kept, "GET / HTTP/1.0\r\n\r\n")
+	_ = kept.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if line, err := io.ReadAll(kept); err != nil || !strings.HasPrefix(string(line), "HTTP/1.") {
+		t.Errorf("the connection from before got %q, %v", line, err)
+	}
+
+	// Somebody removes all rules of the machine's table.
+	id := s.cluster.marks(t)[1]
+	if out, err := exec.Command("nft", "delete", "table", "inet", "kindred-"+id).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.eventually("the rules are back", func() error {
+		_, err := fetch(ip)
+		return err
+	})
+
+	// No endpoints: refused at once. No Service: no answer.
+	s.kubectl("scale", "deployment/who", "--replicas=0")
+	s.eventually("the Service refuses", func() error {
+		if _, err := fetch(ip); !errors.Is(err, syscall.ECONNREFUSED) {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+}
