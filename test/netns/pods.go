@@ -40,8 +40,8 @@ func NewBridge(t *testing.T, name string, ranges ...netip.Prefix) *Bridge {
 	t.Helper()
 	Required(t)
 	for file, value := range map[string]string{
-		"/proc/sys/net/ipv4/ip_forward":                 "1",
-		"/proc/sys/net/ipv6/conf/all/forwarding":        "1",
+		"/proc/sys/net/ipv4/ip_forward":          "1",
+		"/proc/sys/net/ipv6/conf/all/forwarding": "1",
 		// A bridge resolves no IPv6 neighbour while its own address is tentative.
 		"/proc/sys/net/ipv6/conf/default/dad_transmits": "0",
 		"/proc/sys/net/bridge/bridge-nf-call-iptables":  "1",
