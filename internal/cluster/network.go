@@ -12,7 +12,7 @@ import (
 	"github.com/kindred-project/kindred/internal/network"
 )
 
-// startNetwork starts the part that routes Services on this machine. It returns nil, after a notice, if the machine
+// startNetwork starts the part that routes Services and applies NetworkPolicies on this machine. It returns nil, after a notice, if the machine
 // cannot change nftables rules.
 func (c *Cluster) startNetwork(m *machine) (*network.Network, error) {
 	events, err := c.recorder(proxyUser, proxyAgent)
@@ -25,9 +25,12 @@ func (c *Cluster) startNetwork(m *machine) (*network.Network, error) {
 	})
 	if err != nil {
 		if c.config.Notice != nil {
-			c.config.Notice(fmt.Sprintf("Services are not routed on this node, and their ClusterIPs and node ports do not work: %v; apt-get install nftables, run as root", err))
+			c.config.Notice(fmt.Sprintf("Services are not routed on this node and NetworkPolicies are not applied: %v; apt-get install nftables, run as root", err))
 		}
 		return nil, nil
+	}
+	if m.bridge.Bridge != "" && !containerd.FiltersBridged() && c.config.Notice != nil {
+		c.config.Notice("the kernel has no br_netfilter: between two pods of this node, Services do not work and NetworkPolicies do not apply; modprobe br_netfilter")
 	}
 	c.server.StartInformers()
 	c.parts.start("network", c.fail, n.Run)

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 )
@@ -193,20 +194,28 @@ func enableForwarding(ctx context.Context) error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
 		return fmt.Errorf("switching IP forwarding on: %w", err)
 	}
-	const bridged = "/proc/sys/net/bridge/bridge-nf-call-iptables"
-	if _, err := os.Stat(bridged); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filterBridged[0]); errors.Is(err, fs.ErrNotExist) {
 		if modprobe, err := lookPath("modprobe"); err == nil {
 			// If it fails, so does the write below.
 			_ = exec.CommandContext(ctx, modprobe, "br_netfilter").Run()
 		}
 	}
-	err := os.WriteFile(bridged, []byte("1"), 0o644)
-	if errors.Is(err, fs.ErrNotExist) {
-		// The kernel has no br_netfilter. Pods work, but cannot reach a Service whose endpoint is on
-		// their own node.
-		return nil
+	for _, file := range filterBridged {
+		if err := os.WriteFile(file, []byte("1"), 0o644); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
-	return err
+	return nil
+}
+
+// filterBridged are the switches for filters on bridges. The kernel has them with the module br_netfilter.
+var filterBridged = []string{"/proc/sys/net/bridge/bridge-nf-call-iptables", "/proc/sys/net/bridge/bridge-nf-call-ip6tables"}
+
+// FiltersBridged reports whether packets between two pods of the node traverse the firewall. If not, they cannot
+// reach Services whose endpoint is on their own node, and NetworkPolicies do not apply to them.
+func FiltersBridged() bool {
+	on, err := os.ReadFile(filterBridged[0])
+	return err == nil && strings.TrimSpace(string(on)) == "1"
 }
 
 // conflist is the used part of a CNI network configuration list.

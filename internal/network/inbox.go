@@ -3,7 +3,11 @@
 
 package network
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/kindred-project/kindred/internal/network/policy"
+)
 
 // changes are what changed in the API since the rules were compiled.
 type changes struct {
@@ -11,6 +15,8 @@ type changes struct {
 	services map[string]bool
 	// surroundings is set when the node or the ranges of Services changed.
 	surroundings bool
+	// policies are the changes of objects that NetworkPolicies depend on, in order.
+	policies []func(*policy.Compiler)
 }
 
 // inbox collects changes until they are taken. Changes during a write are combined into the next.
@@ -31,6 +37,10 @@ func (i inbox) service(key string) {
 
 func (i inbox) surroundings() {
 	i.note(func(c *changes) { c.surroundings = true })
+}
+
+func (i inbox) policy(change func(*policy.Compiler)) {
+	i.note(func(c *changes) { c.policies = append(c.policies, change) })
 }
 
 func (i inbox) note(change func(*changes)) {

@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/network/nft"
+	"github.com/kindred-project/kindred/internal/network/policy"
 	"github.com/kindred-project/kindred/internal/network/service"
 )
 
@@ -35,17 +37,18 @@ type Options struct {
 	// provides has its own network.
 	Bridge   string
 	PodRange netip.Prefix
-	// Informers must be those of Services, EndpointSlices, Nodes and ServiceCIDRs. New registers with them; the
-	// caller starts them.
+	// Informers are of Services, EndpointSlices, Nodes, ServiceCIDRs, NetworkPolicies, Pods and Namespaces. New
+	// registers with them; the caller starts them.
 	Informers informers.SharedInformerFactory
 	Events    record.EventRecorder
 	Clock     clock.WithTicker
 }
 
-// Network routes the traffic of one node to Services.
+// Network routes the traffic of one node to Services, and restricts that of its pods by NetworkPolicies.
 type Network struct {
 	options  Options
 	table    *nft.Table
+	policies *policy.Compiler
 	routes   routes
 	inbox    inbox
 	slices   cache.Indexer
@@ -71,24 +74,30 @@ func New(o Options) (*Network, error) {
 	}
 	n := &Network{
 		options: o, table: table, ready: make(chan struct{}),
-		inbox:  newInbox(),
-		routes: routes{link: servicesLink(o.Bridge), bridge: o.Bridge, source: gateway(o)},
+		inbox:    newInbox(),
+		policies: policy.New(policy.Options{Node: o.Node, PodRanges: podRanges(o)}),
+		routes:   routes{link: servicesLink(o.Bridge), bridge: o.Bridge, source: gateway(o)},
 	}
 	// A kernel without a feature that the rules need is found out now.
-	table.Put("", service.Base(n.config()))
+	table.Put("", n.base())
 	if err := table.Check(context.Background()); err != nil {
 		return nil, err
 	}
 	return n, n.register()
 }
 
-// config returns what the rules of all Services have in common.
-func (n *Network) config() service.Config {
-	config := service.Config{Bridge: n.options.Bridge, ServiceRanges: outermost(n.ranges)}
-	if n.options.PodRange.IsValid() {
-		config.PodRanges = []netip.Prefix{n.options.PodRange.Masked()}
+// base returns the rules that those of all Services and policies need.
+func (n *Network) base() nft.Fragment {
+	base := service.Base(service.Config{Bridge: n.options.Bridge, PodRanges: podRanges(n.options), ServiceRanges: outermost(n.ranges)})
+	base.Add(policy.Base())
+	return base
+}
+
+func podRanges(o Options) []netip.Prefix {
+	if !o.PodRange.IsValid() {
+		return nil
 	}
-	return config
+	return []netip.Prefix{o.PodRange.Masked()}
 }
 
 func gateway(o Options) netip.Addr {
@@ -120,7 +129,59 @@ func (n *Network) register() error {
 			}
 		}),
 		n.watch(f.Networking().V1().ServiceCIDRs().Informer(), func(any) { n.inbox.surroundings() }),
+		n.registerPolicies(),
 	)
+}
+
+// registerPolicies watches what NetworkPolicies depend on.
+func (n *Network) registerPolicies() error {
+	f := n.options.Informers
+	return errors.Join(
+		follow(n, f.Networking().V1().NetworkPolicies().Informer(),
+			n.setPolicy,
+			func(c *policy.Compiler, p *networkingv1.NetworkPolicy) { c.DeletePolicy(p.Namespace, p.Name) }),
+		follow(n, f.Core().V1().Pods().Informer(),
+			(*policy.Compiler).SetPod,
+			func(c *policy.Compiler, p *v1.Pod) { c.DeletePod(p.Namespace, p.Name) }),
+		follow(n, f.Core().V1().Namespaces().Informer(),
+			(*policy.Compiler).SetNamespace,
+			func(c *policy.Compiler, ns *v1.Namespace) { c.DeleteNamespace(ns.Name) }),
+		follow(n, f.Discovery().V1().EndpointSlices().Informer(),
+			(*policy.Compiler).SetSlice,
+			func(c *policy.Compiler, s *discoveryv1.EndpointSlice) { c.DeleteSlice(s.Namespace, s.Name) }),
+	)
+}
+
+// setPolicy gives a policy to the compiler. What is invalid in it allows nothing, and gets an event.
+func (n *Network) setPolicy(c *policy.Compiler, p *networkingv1.NetworkPolicy) {
+	if err := c.SetPolicy(p); err != nil {
+		n.options.Events.Event(p, v1.EventTypeWarning, "InvalidPolicy", err.Error())
+	}
+}
+
+// follow passes each state of the objects of a kind to the compiler of policies.
+func follow[T any](n *Network, informer cache.SharedIndexInformer, set, remove func(*policy.Compiler, *T)) error {
+	put := func(o any) { n.inbox.policy(func(c *policy.Compiler) { set(c, o.(*T)) }) }
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    put,
+		UpdateFunc: func(_, now any) { put(now) },
+		DeleteFunc: func(o any) {
+			gone := last(o).(*T)
+			n.inbox.policy(func(c *policy.Compiler) { remove(c, gone) })
+		},
+	})
+	if err == nil {
+		n.synced = append(n.synced, registration.HasSynced)
+	}
+	return err
+}
+
+// last returns the last known state of a deleted object.
+func last(o any) any {
+	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		return gone.Obj
+	}
+	return o
 }
 
 // watch calls note for each object that is added, changed or deleted, with its old and new state.
@@ -128,12 +189,7 @@ func (n *Network) watch(informer cache.SharedIndexInformer, note func(any)) erro
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    note,
 		UpdateFunc: func(old, now any) { note(old); note(now) },
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			note(o)
-		},
+		DeleteFunc: func(o any) { note(last(o)) },
 	})
 	if err == nil {
 		n.synced = append(n.synced, registration.HasSynced)
@@ -202,6 +258,16 @@ func (n *Network) compile(changed changes) {
 		}
 		n.table.Put(key, service.Rules(svc, n.slicesOf(key), n.node))
 	}
+	for _, change := range changed.policies {
+		change(n.policies)
+	}
+	n.putPolicies()
+}
+
+func (n *Network) putPolicies() {
+	for source, fragment := range n.policies.Changes() {
+		n.table.Put(source, fragment)
+	}
 }
 
 func (n *Network) slicesOf(key string) []*discoveryv1.EndpointSlice {
@@ -227,7 +293,7 @@ func (n *Network) readSurroundings() bool {
 	}
 	slices.SortFunc(ranges, netip.Prefix.Compare)
 	n.ranges = slices.Compact(ranges)
-	n.table.Put("", service.Base(n.config()))
+	n.table.Put("", n.base())
 	if err := n.routes.ensure(n.ranges); err != nil {
 		klog.ErrorS(err, "Routing the ranges of Services")
 	}
@@ -251,18 +317,31 @@ func outermost(sorted []netip.Prefix) []netip.Prefix {
 	return kept
 }
 
-// write writes what changed. A Service whose rules the kernel refuses gets an event.
+// write writes what changed. A Service whose rules the kernel refuses gets an event. Pods whose policies it refuses
+// are cut off: rather less is allowed than more.
 func (n *Network) write(ctx context.Context) error {
 	refused, err := n.table.Write(ctx)
 	for _, r := range refused {
-		namespace, name, _ := strings.Cut(r.Source, "/")
-		klog.ErrorS(r.Err, "The kernel refuses the rules of a Service", "service", r.Source)
-		if svc, err := n.options.Informers.Core().V1().Services().Lister().Services(namespace).Get(name); err == nil {
-			n.options.Events.Eventf(svc, v1.EventTypeWarning, "RulesRefused", "Node %s cannot route this Service: %s", n.options.Node, firstLine(r.Err))
-		}
+		klog.ErrorS(r.Err, "The kernel refuses rules", "source", r.Source)
+		n.policies.Refused(r.Source)
+		n.report(r)
+	}
+	n.putPolicies()
+	if len(refused) > 0 && err == nil {
+		_, err = n.table.Write(ctx)
 	}
 	n.watching.wrote()
 	return err
+}
+
+// report records an event on the Service whose rules the kernel refuses.
+func (n *Network) report(r nft.Refused) {
+	namespace, name, _ := strings.Cut(r.Source, "/")
+	svc, err := n.options.Informers.Core().V1().Services().Lister().Services(namespace).Get(name)
+	if err != nil {
+		return // not the rules of a Service
+	}
+	n.options.Events.Eventf(svc, v1.EventTypeWarning, "RulesRefused", "Node %s cannot route this Service: %s", n.options.Node, firstLine(r.Err))
 }
 
 func firstLine(err error) string {

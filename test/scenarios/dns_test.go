@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestDNS resolves names in pods, through the node's DNS server on the pod bridge: of a StatefulSet, of
+// TestDNS resolves names in pods, through the ClusterIP of the DNS Service: of a StatefulSet, of
 // Services, of a hosts file. It works again after SIGKILL, and --no-dns removes it.
 func TestDNS(t *testing.T) {
 	hosts := filepath.Join(t.TempDir(), "hosts")
@@ -51,10 +51,8 @@ spec:
   template:
     metadata: {labels: {app: web}}
     spec:
-      dnsPolicy: None
-      dnsConfig: {nameservers: [%s]}
       containers: [{name: c, image: "%s", command: [sh, -c, "trap exit TERM; sleep 3600 & wait"]}]
-`, server, image))
+`, image))
 	s.setRolledOut()
 	first, second := s.pod("web-0").Status.PodIP, s.pod("web-1").Status.PodIP
 	clusterIP := s.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")

@@ -138,3 +138,60 @@ func TestServiceTraffic(t *testing.T) {
 		return nil
 	})
 }
+
+// TestNetworkPolicies: a policy applies to connections that exist as well, and ends with its deletion.
+func TestNetworkPolicies(t *testing.T) {
+	s := withNode(t)
+	s.apply(backends)
+	for _, name := range []string{"friend", "stranger"} {
+		s.kubectl("run", name, "--image="+image, "--labels=role="+name, "--", "sleep", "3600")
+	}
+	s.kubectl("rollout", "status", "deployment/who", "--timeout=60s")
+	s.kubectl("wait", "--for=condition=Ready", "pod/friend", "pod/stranger", "--timeout=60s")
+	ip := s.jsonpath("{.spec.clusterIP}", "service", "who")
+	direct := s.pods("app=who")[0].Status.PodIP
+	asks := func(from, address string, allowed bool) {
+		t.Helper()
+		s.eventually(fmt.Sprintf("%s asks %s", from, address), func() error {
+			r := s.try("exec", from, "--", "timeout", "2", "wget", "-q", "-O", "-", "http://"+address)
+			if (r.code == 0) != allowed {
+				return fmt.Errorf("exit status %d: %s%s", r.code, r.out, r.err)
+			}
+			return nil
+		})
+	}
+	both := func(friend, stranger bool) {
+		t.Helper()
+		for _, address := range []string{ip, direct + ":8080"} {
+			asks("friend", address, friend)
+			asks("stranger", address, stranger)
+		}
+	}
+	both(true, true)
+	s.apply(`
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: friends}
+spec:
+  podSelector: {matchLabels: {app: who}}
+  ingress:
+  - from: [{podSelector: {matchLabels: {role: friend}}}]
+    ports: [{port: 8080}]
+`)
+	both(true, false)
+	if _, err := fetch(ip); err != nil {
+		t.Errorf("the node, whose probes must pass: %v", err)
+	}
+	s.kubectl("label", "pod", "stranger", "role=friend", "--overwrite")
+	both(true, true)
+	s.apply(`
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: silence}
+spec: {podSelector: {matchLabels: {run: x}}, policyTypes: [Egress]}
+`)
+	s.kubectl("label", "pod", "stranger", "run=x", "--overwrite")
+	both(true, false)
+	s.kubectl("delete", "networkpolicy", "--all")
+	both(true, true)
+}
