@@ -1,0 +1,183 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/kindred-project/kindred/test/netns"
+)
+
+func TestMain(m *testing.M) { os.Exit(netns.Run(m)) }
+
+const table = "kindred-test"
+
+// start runs the network of a node with one pod that serves on port 8080, and the Service 10.96.0.1:80 of it.
+func start(t *testing.T) (*fake.Clientset, *record.FakeRecorder) {
+	t.Helper()
+	bridge := netns.NewBridge(t, "kin-test", netip.MustParsePrefix("10.244.0.0/24"))
+	pod := bridge.Pod(t)
+	pod.Serve(t, "pod", 8080)
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: "svc-1", Labels: map[string]string{discoveryv1.LabelServiceName: "svc"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To(int32(8080)), Protocol: ptr.To(v1.ProtocolTCP)}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{pod.Addresses[0].String()}, NodeName: ptr.To("here")}},
+	}
+	client := fake.NewClientset(
+		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}},
+		&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}},
+		&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}},
+		newService("svc", "10.96.0.1"), slice,
+	)
+	events := record.NewFakeRecorder(10)
+	f := informers.NewSharedInformerFactory(client, 0)
+	n, err := New(Options{
+		Node: "here", Table: table, Bridge: bridge.Name, PodRange: netip.MustParsePrefix("10.244.0.0/24"),
+		Informers: f, Events: events, Clock: clock.RealClock{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	f.Start(ctx.Done())
+	go func() {
+		defer close(done)
+		if err := n.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-done
+		if err := Remove(context.Background(), table, bridge.Name); err != nil {
+			t.Error(err)
+		}
+		out, _ := exec.Command("sh", "-c", "nft list tables; ip route").CombinedOutput()
+		if strings.Contains(string(out), table) || strings.Contains(string(out), "10.96.0.0") {
+			t.Errorf("left behind: %s", out)
+		}
+	})
+	<-n.Ready()
+	return client, events
+}
+
+func newService(name, ip string) *v1.Service {
+	return &v1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec: v1.ServiceSpec{
+			Type: v1.ServiceTypeClusterIP, ClusterIP: ip, ClusterIPs: []string{ip},
+			Ports: []v1.ServicePort{{Port: 80, Protocol: v1.ProtocolTCP}},
+		},
+	}
+}
+
+// eventually waits until the Service answers, or does not.
+func eventually(t *testing.T, address string, answers bool) {
+	t.Helper()
+	var err error
+	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+		if _, err = (*netns.Pod)(nil).Ask(t, "tcp", address, 500*time.Millisecond); (err == nil) == answers {
+			return
+		}
+	}
+	t.Fatalf("%s: got %v; want an answer: %t", address, err, answers)
+}
+
+func TestServiceFollowsTheAPI(t *testing.T) {
+	client, _ := start(t)
+	ctx := t.Context()
+	eventually(t, "10.96.0.1:80", true)
+	slice, err := client.DiscoveryV1().EndpointSlices("ns").Get(ctx, "svc-1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slice.Endpoints[0].Conditions.Ready = ptr.To(false)
+	if slice, err = client.DiscoveryV1().EndpointSlices("ns").Update(ctx, slice, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "10.96.0.1:80", false)
+	slice.Endpoints[0].Conditions.Ready = ptr.To(true)
+	if _, err := client.DiscoveryV1().EndpointSlices("ns").Update(ctx, slice, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "10.96.0.1:80", true)
+	if err := client.CoreV1().Services("ns").Delete(ctx, "svc", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "10.96.0.1:80", false)
+}
+
+func TestRulesAndRoutesAreMended(t *testing.T) {
+	start(t)
+	for _, damage := range []string{"nft flush ruleset", "ip link del kin-test-svc", "nft flush chain inet " + table + " services"} {
+		eventually(t, "10.96.0.1:80", true)
+		if out, err := exec.Command("sh", "-c", damage).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", damage, err, out)
+		}
+		if _, err := (*netns.Pod)(nil).Ask(t, "tcp", "10.96.0.1:80", 300*time.Millisecond); err == nil {
+			t.Fatalf("%s: the Service still answers", damage)
+		}
+		began := time.Now()
+		eventually(t, "10.96.0.1:80", true)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%s: mended after %s", damage, took)
+		}
+	}
+}
+
+// A Service that the kernel refuses gets an event, and the others are routed.
+func TestRefusedServiceGetsAnEvent(t *testing.T) {
+	client, events := start(t)
+	bad := newService("bad", "10.96.0.2")
+	bad.Spec.Ports[0].Port = 70000 // the API would not accept it
+	if _, err := client.CoreV1().Services("ns").Create(t.Context(), bad, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case e := <-events.Events:
+		if !strings.Contains(e, "RulesRefused Node here cannot route this Service") {
+			t.Error(e)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("no event")
+	}
+	eventually(t, "10.96.0.1:80", true)
+}
+
+func TestOutermost(t *testing.T) {
+	parse := func(list ...string) (all []netip.Prefix) {
+		for _, s := range list {
+			all = append(all, netip.MustParsePrefix(s))
+		}
+		return all
+	}
+	got := outermost(parse("10.96.0.0/12", "10.96.0.0/16", "10.97.0.0/16", "10.112.0.0/16", "fd00::/112"))
+	want := parse("10.96.0.0/12", "10.112.0.0/16", "fd00::/112")
+	if len(got) != len(want) {
+		t.Fatalf("got %v, want %v", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+}
