@@ -52,7 +52,7 @@ type Options struct {
 	TerminatedPods int
 	// LocalPath are the nodes on which volumes of the default StorageClass are provisioned.
 	LocalPath localpath.Nodes
-	// Gangs is whether PodGroups are served.
+	// Gangs is set if PodGroups are served.
 	Gangs bool
 }
 

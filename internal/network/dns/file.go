@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// fileCheck is how often a file is compared with the one that was read, as in CoreDNS' plugin hosts.
+// fileCheck is the interval between two comparisons of a file with the one that was read, as in CoreDNS' plugin hosts.
 const fileCheck = 5 * time.Second
 
 // file is the content of a file, which is read again when the file has changed.

@@ -21,16 +21,16 @@ const (
 	// An answer is cached for its TTL, at least minCached and at most maxCached.
 	minCached = 5 * time.Second
 	maxCached = 30 * time.Second
-	// cachedFailure is how long a failure that a resolver reports is cached.
+	// cachedFailure is the time for which a failure that a resolver reports is cached.
 	cachedFailure = 5 * time.Second
 	// The cache has up to cacheEntries answers of up to cacheable bytes, the least recently used go first.
 	cacheEntries = 4096
 	cacheable    = 2048
-	// forwardTimeout is how long a question may take, with all resolvers.
+	// forwardTimeout is the limit for a question, with all resolvers.
 	forwardTimeout = 5 * time.Second
 )
 
-// question is what is forwarded of a request: answers to equal questions are shared.
+// question is the forwarded part of a request: answers to equal questions are shared.
 type question struct {
 	name             string
 	rrtype           uint16

@@ -59,7 +59,7 @@ func (s Sockets) Address() netip.AddrPort {
 	return s.UDP.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 
-// shutdownTimeout is how long requests in progress may take when the server stops.
+// shutdownTimeout is the limit for requests in progress when the server stops.
 const shutdownTimeout = 200 * time.Millisecond
 
 // Serve answers requests until ctx is done, and closes the sockets.

@@ -58,7 +58,7 @@ func NewPublisher(client kubernetes.Interface, shared informers.SharedInformerFa
 	}
 }
 
-// Published is what a Publisher keeps.
+// Published has the objects that a Publisher keeps.
 type Published struct {
 	// ClusterIP is the address of the Service.
 	ClusterIP netip.Addr
@@ -67,7 +67,7 @@ type Published struct {
 	Endpoint netip.AddrPort
 }
 
-// republish is how often the objects are compared, in case that a write has failed.
+// republish is the interval between two comparisons of the objects, in case that a write has failed.
 const republish = 10 * time.Second
 
 // Run keeps the objects as they should be until ctx is done. If the objects are changed, it reacts at once.

@@ -22,7 +22,7 @@ import (
 
 // When resolvers are asked.
 const (
-	// exchangeTimeout is how long one resolver may take.
+	// exchangeTimeout is the limit for one resolver.
 	exchangeTimeout = 2 * time.Second
 	// A resolver that has failed maxFailures times in a row is asked again after recheck, with one
 	// question at a time. Meanwhile questions do not wait for it.
@@ -44,7 +44,7 @@ type upstreams struct {
 type upstream struct {
 	address  string
 	failures int
-	// retry is when a failed resolver is asked again.
+	// retry is the time at which a failed resolver is asked again.
 	retry  time.Time
 	probed bool
 	// loops is set if the resolver forwards to this server.

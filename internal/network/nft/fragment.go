@@ -26,7 +26,7 @@ type Chain struct {
 	Rules []string
 }
 
-// Hook is where the kernel calls a base chain. The policy of base chains is to accept.
+// Hook is the place at which the kernel calls a base chain. The policy of base chains is to accept.
 type Hook struct {
 	Type     knftables.BaseChainType
 	Hook     knftables.BaseChainHook

@@ -12,7 +12,7 @@ import (
 	"github.com/kindred-project/kindred/internal/network/nft"
 )
 
-// Config is what all rules have in common.
+// Config has what all rules have in common.
 type Config struct {
 	// Bridge is the interface of the node's pods; "" if it is not known.
 	Bridge string

@@ -11,7 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// family is what differs between IPv4 and IPv6.
+// family has what differs between IPv4 and IPv6.
 type family struct {
 	// suffix ends the names of everything that belongs to the family.
 	suffix string

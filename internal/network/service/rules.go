@@ -73,7 +73,7 @@ func (p portRules) add(clusterIPs []netip.Addr) {
 	p.firewall()
 }
 
-// target is where packets to an address of a Service go.
+// target has the endpoints for packets to an address of a Service.
 type target struct {
 	local     bool
 	endpoints []netip.AddrPort
@@ -172,7 +172,7 @@ func (p portRules) dispatch(at place, key string, to target, masquerade bool) st
 	return "goto " + chain
 }
 
-// place is where packets arrive: at an address of the Service, or at a port of the node. It decides which of the
+// place tells how packets arrive: at an address of the Service, or at a port of the node. It decides which of the
 // packet's fields identify the Service's port.
 type place struct{ name, fields string }
 
