@@ -72,7 +72,7 @@ unit: test-deps ## run the unit tests, concurrent packages with the race detecto
 	@echo "unit tests of the conformance runner"; cd test/conformance && go test ./...
 
 scenarios: test-deps build ## run the binary as a user would, with real containers
-	@echo "scenarios"; KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 20m ./test/scenarios/... ./test/crash
+	@echo "scenarios"; KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 30m ./test/scenarios/... ./test/crash
 
 kindredtest: build ## test the test kit, a separate module
 	@echo "test kit"; cd kindredtest && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 ./...
