@@ -15,6 +15,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/cronjob"
 	"github.com/kindred-project/kindred/internal/controllers/daemonset"
 	"github.com/kindred-project/kindred/internal/controllers/deployment"
+	"github.com/kindred-project/kindred/internal/controllers/devicetaint"
 	"github.com/kindred-project/kindred/internal/controllers/disruption"
 	"github.com/kindred-project/kindred/internal/controllers/endpoints"
 	"github.com/kindred-project/kindred/internal/controllers/endpointslice"
@@ -91,6 +92,7 @@ func All(options Options) []control.Controller {
 		{Name: podgc.Name, Add: podgc.Add(options.TerminatedPods)},
 		{Name: podgroup.Name, Needs: podgroup.Resource, Add: podgroup.Add},
 		{Name: resourceclaim.Name, Source: resourceclaim.Source, Add: resourceclaim.Add(options.Gangs)},
+		{Name: devicetaint.Name, Add: devicetaint.Add(options.Gangs)},
 		{Name: persistentvolume.BinderName, Source: persistentvolume.BinderSource, Add: persistentvolume.AddBinder},
 		{Name: persistentvolume.EphemeralName, Source: persistentvolume.EphemeralSource, Add: persistentvolume.AddEphemeral},
 		{Name: persistentvolume.ExpanderName, Source: persistentvolume.ExpanderSource, Add: persistentvolume.AddExpander},

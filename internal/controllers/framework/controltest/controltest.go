@@ -86,6 +86,7 @@ func lists() []client.ObjectList {
 		&batchv1.JobList{}, &batchv1.CronJobList{}, &policyv1.PodDisruptionBudgetList{}, &discoveryv1.EndpointSliceList{},
 		&storagev1.VolumeAttributesClassList{}, &storagev1.StorageClassList{}, &storagev1.VolumeAttachmentList{}, &storagev1.CSIDriverList{},
 		&resourcev1.ResourceClaimList{}, &resourcev1.ResourceClaimTemplateList{}, &schedulingv1beta1.PodGroupList{},
+		&resourcev1.ResourceSliceList{}, &resourcev1.DeviceTaintRuleList{},
 	}
 }
 
@@ -95,7 +96,7 @@ func New(t testing.TB, objs ...client.Object) *World {
 	store := builder().WithGlobalResourceVersionCounter().WithStatusSubresource(
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{},
 		&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.DaemonSet{}, &appsv1.StatefulSet{}, &batchv1.Job{}, &batchv1.CronJob{},
-		&corev1.ReplicationController{}, &policyv1.PodDisruptionBudget{}, &resourcev1.ResourceClaim{}, &schedulingv1beta1.PodGroup{}).Build()
+		&corev1.ReplicationController{}, &policyv1.PodDisruptionBudget{}, &resourcev1.ResourceClaim{}, &schedulingv1beta1.PodGroup{}, &resourcev1.DeviceTaintRule{}).Build()
 	w.API = interceptor.NewClient(store, interceptor.Funcs{
 		Create:            w.create,
 		Update:            w.update,
