@@ -49,14 +49,16 @@ type Network struct {
 	options  Options
 	table    *nft.Table
 	policies *policy.Compiler
-	routes   routes
-	inbox    inbox
-	slices   cache.Indexer
-	synced   []cache.InformerSynced
-	ready    chan struct{}
-	node     service.Node
-	ranges   []netip.Prefix
-	watching watched
+	// datagrams are those of the Services whose rules are to be written.
+	datagrams []service.Datagrams
+	routes    routes
+	inbox     inbox
+	slices    cache.Indexer
+	synced    []cache.InformerSynced
+	ready     chan struct{}
+	node      service.Node
+	ranges    []netip.Prefix
+	watching  watched
 }
 
 // checkInterval is the time between two checks whether the kernel still has the rules and routes.
@@ -256,7 +258,9 @@ func (n *Network) compile(changed changes) {
 			n.table.Put(key, nft.Fragment{})
 			continue
 		}
-		n.table.Put(key, service.Rules(svc, n.slicesOf(key), n.node))
+		endpointSlices := n.slicesOf(key)
+		n.table.Put(key, service.Rules(svc, endpointSlices, n.node))
+		n.datagrams = append(n.datagrams, service.DatagramsOf(svc, endpointSlices, n.node)...)
 	}
 	for _, change := range changed.policies {
 		change(n.policies)
@@ -331,7 +335,14 @@ func (n *Network) write(ctx context.Context) error {
 		_, err = n.table.Write(ctx)
 	}
 	n.watching.wrote()
-	return err
+	if err != nil {
+		return err
+	}
+	if err := forgetStale(n.datagrams); err != nil {
+		klog.ErrorS(err, "Clients of UDP ports may be sent to endpoints that are gone, until they pause")
+	}
+	n.datagrams = nil
+	return nil
 }
 
 // report records an event on the Service whose rules the kernel refuses.

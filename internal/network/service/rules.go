@@ -62,9 +62,8 @@ func (p portRules) add(clusterIPs []netip.Addr) {
 	for _, address := range p.backends.here {
 		p.rules.AddElement(p.family.name("hairpin"), fmt.Sprintf("%s . %[1]s", address), "")
 	}
-	internal := p.target(ptr.Deref(p.svc.Spec.InternalTrafficPolicy, v1.ServiceInternalTrafficPolicyCluster) == v1.ServiceInternalTrafficPolicyLocal)
 	for _, ip := range clusterIPs {
-		p.address(ip, internal, false)
+		p.address(ip, p.internal(), false)
 	}
 	for _, ip := range p.externalIPs() {
 		p.external(ip)
@@ -84,6 +83,11 @@ func (p portRules) target(local bool) target {
 		return target{true, p.backends.local}
 	}
 	return target{false, p.backends.cluster}
+}
+
+// internal returns the target of packets to ClusterIPs.
+func (p portRules) internal() target {
+	return p.target(ptr.Deref(p.svc.Spec.InternalTrafficPolicy, v1.ServiceInternalTrafficPolicyCluster) == v1.ServiceInternalTrafficPolicyLocal)
 }
 
 func (p portRules) externalLocal() bool {
