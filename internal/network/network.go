@@ -14,7 +14,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -51,6 +50,7 @@ type Network struct {
 	policies *policy.Compiler
 	// datagrams are those of the Services whose rules are to be written.
 	datagrams []service.Datagrams
+	health    healthChecks
 	routes    routes
 	inbox     inbox
 	slices    cache.Indexer
@@ -80,6 +80,7 @@ func New(o Options) (*Network, error) {
 		policies: policy.New(policy.Options{Node: o.Node, PodRanges: podRanges(o)}),
 		routes:   routes{link: servicesLink(o.Bridge), bridge: o.Bridge, source: gateway(o)},
 	}
+	n.health = healthChecks{failed: n.reportHealth, open: map[string]*healthCheck{}}
 	// A kernel without a feature that the rules need is found out now.
 	table.Put("", n.base())
 	if err := table.Check(context.Background()); err != nil {
@@ -109,101 +110,6 @@ func gateway(o Options) netip.Addr {
 	return o.PodRange.Masked().Addr().Next()
 }
 
-// register watches the API. Handlers only note what changed.
-func (n *Network) register() error {
-	f := n.options.Informers
-	endpointSlices := f.Discovery().V1().EndpointSlices().Informer()
-	if err := endpointSlices.AddIndexers(cache.Indexers{byService: func(o any) ([]string, error) {
-		return []string{serviceOf(o.(*discoveryv1.EndpointSlice))}, nil
-	}}); err != nil {
-		return err
-	}
-	n.slices = endpointSlices.GetIndexer()
-	return errors.Join(
-		n.watch(f.Core().V1().Services().Informer(), func(o any) {
-			svc := o.(*v1.Service)
-			n.inbox.service(svc.Namespace + "/" + svc.Name)
-		}),
-		n.watch(endpointSlices, func(o any) { n.inbox.service(serviceOf(o.(*discoveryv1.EndpointSlice))) }),
-		n.watch(f.Core().V1().Nodes().Informer(), func(o any) {
-			if o.(*v1.Node).Name == n.options.Node {
-				n.inbox.surroundings()
-			}
-		}),
-		n.watch(f.Networking().V1().ServiceCIDRs().Informer(), func(any) { n.inbox.surroundings() }),
-		n.registerPolicies(),
-	)
-}
-
-// registerPolicies watches what NetworkPolicies depend on.
-func (n *Network) registerPolicies() error {
-	f := n.options.Informers
-	return errors.Join(
-		follow(n, f.Networking().V1().NetworkPolicies().Informer(),
-			n.setPolicy,
-			func(c *policy.Compiler, p *networkingv1.NetworkPolicy) { c.DeletePolicy(p.Namespace, p.Name) }),
-		follow(n, f.Core().V1().Pods().Informer(),
-			(*policy.Compiler).SetPod,
-			func(c *policy.Compiler, p *v1.Pod) { c.DeletePod(p.Namespace, p.Name) }),
-		follow(n, f.Core().V1().Namespaces().Informer(),
-			(*policy.Compiler).SetNamespace,
-			func(c *policy.Compiler, ns *v1.Namespace) { c.DeleteNamespace(ns.Name) }),
-		follow(n, f.Discovery().V1().EndpointSlices().Informer(),
-			(*policy.Compiler).SetSlice,
-			func(c *policy.Compiler, s *discoveryv1.EndpointSlice) { c.DeleteSlice(s.Namespace, s.Name) }),
-	)
-}
-
-// setPolicy gives a policy to the compiler. What is invalid in it allows nothing, and gets an event.
-func (n *Network) setPolicy(c *policy.Compiler, p *networkingv1.NetworkPolicy) {
-	if err := c.SetPolicy(p); err != nil {
-		n.options.Events.Event(p, v1.EventTypeWarning, "InvalidPolicy", err.Error())
-	}
-}
-
-// follow passes each state of the objects of a kind to the compiler of policies.
-func follow[T any](n *Network, informer cache.SharedIndexInformer, set, remove func(*policy.Compiler, *T)) error {
-	put := func(o any) { n.inbox.policy(func(c *policy.Compiler) { set(c, o.(*T)) }) }
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    put,
-		UpdateFunc: func(_, now any) { put(now) },
-		DeleteFunc: func(o any) {
-			gone := last(o).(*T)
-			n.inbox.policy(func(c *policy.Compiler) { remove(c, gone) })
-		},
-	})
-	if err == nil {
-		n.synced = append(n.synced, registration.HasSynced)
-	}
-	return err
-}
-
-// last returns the last known state of a deleted object.
-func last(o any) any {
-	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		return gone.Obj
-	}
-	return o
-}
-
-// watch calls note for each object that is added, changed or deleted, with its old and new state.
-func (n *Network) watch(informer cache.SharedIndexInformer, note func(any)) error {
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    note,
-		UpdateFunc: func(old, now any) { note(old); note(now) },
-		DeleteFunc: func(o any) { note(last(o)) },
-	})
-	if err == nil {
-		n.synced = append(n.synced, registration.HasSynced)
-	}
-	return err
-}
-
-// serviceOf returns the namespace and name of a slice's Service.
-func serviceOf(slice *discoveryv1.EndpointSlice) string {
-	return slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName]
-}
-
 // Ready returns a channel that is closed when the rules of all Services have been written once, or could not be.
 func (n *Network) Ready() <-chan struct{} { return n.ready }
 
@@ -212,6 +118,7 @@ func (n *Network) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), n.synced...) {
 		return nil
 	}
+	defer n.health.close()
 	n.inbox.surroundings()
 	check := n.options.Clock.NewTicker(checkInterval)
 	defer check.Stop()
@@ -226,7 +133,7 @@ func (n *Network) Run(ctx context.Context) error {
 		case <-retry.C():
 		case <-n.inbox.wake:
 		}
-		n.compile(n.inbox.take())
+		n.compile(ctx, n.inbox.take())
 		err := n.write(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -243,7 +150,7 @@ func (n *Network) Run(ctx context.Context) error {
 }
 
 // compile updates the table's content for what changed.
-func (n *Network) compile(changed changes) {
+func (n *Network) compile(ctx context.Context, changed changes) {
 	services := n.options.Informers.Core().V1().Services().Lister()
 	if changed.surroundings && n.readSurroundings() {
 		all, _ := services.List(labels.Everything()) // from the cache, which has no errors
@@ -256,10 +163,12 @@ func (n *Network) compile(changed changes) {
 		svc, err := services.Services(namespace).Get(name)
 		if err != nil {
 			n.table.Put(key, nft.Fragment{})
+			n.health.set(ctx, key, nil, nil, n.node)
 			continue
 		}
 		endpointSlices := n.slicesOf(key)
 		n.table.Put(key, service.Rules(svc, endpointSlices, n.node))
+		n.health.set(ctx, key, svc, endpointSlices, n.node)
 		n.datagrams = append(n.datagrams, service.DatagramsOf(svc, endpointSlices, n.node)...)
 	}
 	for _, change := range changed.policies {
@@ -343,21 +252,6 @@ func (n *Network) write(ctx context.Context) error {
 	}
 	n.datagrams = nil
 	return nil
-}
-
-// report records an event on the Service whose rules the kernel refuses.
-func (n *Network) report(r nft.Refused) {
-	namespace, name, _ := strings.Cut(r.Source, "/")
-	svc, err := n.options.Informers.Core().V1().Services().Lister().Services(namespace).Get(name)
-	if err != nil {
-		return // not the rules of a Service
-	}
-	n.options.Events.Eventf(svc, v1.EventTypeWarning, "RulesRefused", "Node %s cannot route this Service: %s", n.options.Node, firstLine(r.Err))
-}
-
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
 }
 
 // mend restores rules and routes that somebody else removed.

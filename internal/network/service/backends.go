@@ -150,3 +150,17 @@ func addressesOf(all []endpoint) []netip.AddrPort {
 	}
 	return addresses
 }
+
+// ReadyOn returns the number of addresses of ready endpoints on a node.
+func ReadyOn(node Node, endpointSlices []*discoveryv1.EndpointSlice) int {
+	found := map[string]bool{}
+	for _, slice := range endpointSlices {
+		for i := range slice.Endpoints {
+			e := endpoint{Endpoint: &slice.Endpoints[i]}
+			if e.on(node) && e.ready() && len(e.Addresses) > 0 {
+				found[e.Addresses[0]] = true
+			}
+		}
+	}
+	return len(found)
+}
