@@ -9,7 +9,7 @@ import (
 	"github.com/kindred-project/kindred/internal/network/policy"
 )
 
-// changes are what changed in the API since the rules were compiled.
+// changes collects the changes in the API since the rules were compiled.
 type changes struct {
 	// services are keys, namespace and name, of Services that changed themselves or whose slices changed.
 	services map[string]bool

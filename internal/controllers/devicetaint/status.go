@@ -71,7 +71,7 @@ func (r *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 // controller.
 const staleDelay = 100 * time.Millisecond
 
-// effects are what a rule does, or would do with the effect NoExecute.
+// effects count what a rule selects, and whom it evicts, or would with the effect NoExecute.
 type effects struct {
 	published, allocated     int
 	pods, namespaces, before int

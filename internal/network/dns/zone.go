@@ -23,7 +23,7 @@ type zone struct {
 	records *records
 }
 
-// found is what the zone has at a name.
+// found has the records of the zone at a name.
 type found struct {
 	// exists distinguishes a name without records (NODATA) from none (NXDOMAIN).
 	exists  bool

@@ -184,7 +184,7 @@ func (i items[K, V]) value(key K) (V, bool) {
 // written records that the kernel has all wanted values.
 func (i items[K, V]) written() { clear(i.dirty) }
 
-// change is what to do about one key.
+// change has the old and the new value of a key.
 type change[K, V comparable] struct {
 	key      K
 	old, now *V

@@ -3,7 +3,7 @@
 
 // Package nft keeps one nftables table as a set of fragments wants it.
 //
-// A [Fragment] is what one source, such as a Service, needs in the table: chains with their rules, sets and maps
+// A [Fragment] has everything that one source, such as a Service, needs in the table: chains with rules, sets and maps
 // with their elements. [Content] is the union of the fragments of all sources, and knows what changed since
 // it was last written. [Table] writes it: each change is one transaction of the kernel, so that no packet
 // meets half of it.

@@ -41,7 +41,7 @@ type Set struct {
 	Map          bool
 	// Interval is set if the keys are ranges or prefixes.
 	Interval bool
-	// Timeout is how long an element stays that a rule added. It is 0 if rules add none.
+	// Timeout is the lifetime of an element that a rule added. It is 0 if rules add none.
 	Timeout time.Duration
 }
 

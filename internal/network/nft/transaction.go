@@ -141,7 +141,7 @@ func setObject(name string, s Set) knftables.Object {
 	return &knftables.Set{Name: name, Type: s.Type, TypeOf: s.TypeOf, Flags: flags, Timeout: timeout, Size: size}
 }
 
-// maxDynamic is how many elements rules may add to a set.
+// maxDynamic limits the elements that rules add to a set.
 const maxDynamic = 65536
 
 func elementObject(s Set, e Element, value string) *knftables.Element {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// pod is what policies need to know of a pod.
+// pod has the properties of a pod that policies depend on.
 type pod struct {
 	key, namespace string
 	created        time.Time
