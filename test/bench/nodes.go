@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -118,7 +119,8 @@ func isDue(pod *corev1.Pod) bool {
 func (n *nodes) run() {
 	for pod := range n.work {
 		err := n.advance(pod)
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		// The server refuses connections once the measurement is over.
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !utilnet.IsConnectionRefused(err) {
 			fmt.Fprintf(os.Stderr, "bench: simulate pod %s: %v\n", pod.Name, err)
 		}
 	}
