@@ -202,6 +202,10 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
+	api, err := c.apiForPods(services)
+	if err != nil {
+		return err
+	}
 	clusterDNS, err := c.startDNS(ctx, services != nil)
 	if err != nil {
 		return err
@@ -216,7 +220,7 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 		CgroupParent: m.names.PodCgroup,
 		IPs:          []string{address.String()},
 		ServePort:    int32(listener.Addr().(*net.TCPAddr).Port),
-		API:          c.apiForPods(services),
+		API:          api,
 		ClusterDNS:   clusterDNS,
 		ResolvConf:   resolvConf(),
 		PodCIDR:      m.podCIDR(),

@@ -21,6 +21,7 @@ func (c *Cluster) startNetwork(m *machine) (*network.Network, error) {
 	}
 	n, err := network.New(network.Options{
 		Node: c.config.NodeName, Table: serviceTable(m.names), Bridge: m.bridge.Bridge, PodRange: m.bridge.PodCIDR,
+		Clusters:  containerd.Bridges,
 		Informers: c.server.Informers(), Events: events, Clock: c.config.Clock,
 	})
 	if err != nil {
@@ -45,10 +46,19 @@ func RemoveNetwork(ctx context.Context, n containerd.Names) error {
 	return network.Remove(ctx, serviceTable(n), n.Bridge)
 }
 
-// apiForPods returns the address of the API for pods if they do not reach it by its Service.
-func (c *Cluster) apiForPods(services *network.Network) netip.AddrPort {
-	if services != nil {
-		return netip.AddrPort{}
+// apiForPods returns the address of the API for pods if they do not reach it by its Service: if Services are not
+// routed, or if another cluster on the machine has the same range and gets what the machine sends to it, which is
+// also where pods in the machine's network are.
+func (c *Cluster) apiForPods(services *network.Network) (netip.AddrPort, error) {
+	if services == nil {
+		return c.serving.forPods(), nil
 	}
-	return c.serving.forPods()
+	taken, err := services.Taken(c.config.ServiceCIDR)
+	if err != nil || !taken {
+		return netip.AddrPort{}, err
+	}
+	if c.config.Notice != nil {
+		c.config.Notice(fmt.Sprintf("this machine routes %s elsewhere, probably to another cluster: the Services of this one can be reached from pods and by node ports, but not from the machine itself; another --service-cidr in a new data directory avoids that", c.config.ServiceCIDR))
+	}
+	return c.serving.forPods(), nil
 }

@@ -32,6 +32,11 @@ type Names struct {
 	RuntimeCgroup string
 }
 
+// Bridges matches the names of the network interfaces of all data directories, in nft's syntax.
+const Bridges = bridgePrefix + "*"
+
+const bridgePrefix = "kd"
+
 var idPattern = regexp.MustCompile("^[0-9a-f]{8}$")
 
 // NamesFor derives the names from the data directory's ID.
@@ -42,7 +47,7 @@ func NamesFor(id string) (Names, error) {
 	cgroup := "/kindred-" + id
 	return Names{
 		ID:            id,
-		Bridge:        "kd" + id,
+		Bridge:        bridgePrefix + id,
 		Network:       "kindred-" + id,
 		Cgroup:        cgroup,
 		PodCgroup:     cgroup + "/pods",

@@ -36,6 +36,8 @@ type Options struct {
 	// provides has its own network.
 	Bridge   string
 	PodRange netip.Prefix
+	// Clusters matches the names of such interfaces of all clusters on the machine, in nft's syntax.
+	Clusters string
 	// Informers are of Services, EndpointSlices, Nodes, ServiceCIDRs, NetworkPolicies, Pods and Namespaces. New
 	// registers with them; the caller starts them.
 	Informers informers.SharedInformerFactory
@@ -91,7 +93,11 @@ func New(o Options) (*Network, error) {
 
 // base returns the rules that those of all Services and policies need.
 func (n *Network) base() nft.Fragment {
-	base := service.Base(service.Config{Bridge: n.options.Bridge, PodRanges: podRanges(n.options), ServiceRanges: outermost(n.ranges)})
+	config := service.Config{PodRanges: podRanges(n.options), ServiceRanges: outermost(n.ranges)}
+	if n.options.Bridge != "" {
+		config.Bridge, config.Link, config.Clusters = n.options.Bridge, n.routes.link, n.options.Clusters
+	}
+	base := service.Base(config)
 	base.Add(policy.Base())
 	return base
 }

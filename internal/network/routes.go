@@ -63,13 +63,33 @@ func (r routes) ensure(ranges []netip.Prefix) error {
 		if !prefix.Addr().Is4() || has[prefix.String()] {
 			continue
 		}
-		dst := &net.IPNet{IP: net.IP(prefix.Addr().AsSlice()), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
-		route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: dst, Src: net.IP(r.source.AsSlice()), Scope: netlink.SCOPE_LINK}
-		if err := netlink.RouteReplace(route); err != nil {
+		route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(prefix), Src: net.IP(r.source.AsSlice()), Scope: netlink.SCOPE_LINK}
+		// The range may be routed to another cluster on the machine, which keeps it.
+		if err := netlink.RouteAdd(route); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("route to %s: %w", prefix, err)
 		}
 	}
 	return nil
+}
+
+// Taken reports whether the machine routes a range to another interface already, such as that of another cluster.
+func (n *Network) Taken(prefix netip.Prefix) (bool, error) {
+	dst := ipNet(prefix)
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Dst: dst}, netlink.RT_FILTER_DST)
+	if err != nil {
+		return false, err
+	}
+	link, err := netlink.LinkByName(n.routes.link)
+	for _, route := range routes {
+		if err != nil || route.LinkIndex != link.Attrs().Index {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func ipNet(prefix netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: net.IP(prefix.Masked().Addr().AsSlice()), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
 }
 
 func (r routes) ensureLink() (netlink.Link, error) {

@@ -226,6 +226,23 @@ func TestSideBySide(t *testing.T) {
 			}
 		}
 	}
+	// Both have the same range of Services, and the same address for DNS.
+	for _, s := range []*session{first, second} {
+		s.kubectl("create", "service", "clusterip", "web", "--clusterip=10.96.0.77", "--tcp=80:8080")
+		pod := s.pods("app=web")[0].Name
+		s.eventually("its own DNS and Service", func() error {
+			if r := s.try("exec", pod, "--", "nslookup", "-type=a", "web."+s.namespace+".svc.cluster.local"); !strings.Contains(r.out, "Address: 10.96.0.77") {
+				return fmt.Errorf("%s%s", r.out, r.err)
+			}
+			r := s.try("exec", pod, "--", "wget", "-q", "-O", "-", "http://10.96.0.77")
+			for _, own := range s.pods("app=web") {
+				if strings.TrimSpace(r.out) == own.Name {
+					return nil
+				}
+			}
+			return fmt.Errorf("an answer of %q, %s", r.out, r.err)
+		})
+	}
 	survivors := second.lives("app=web")
 	marks := one.marks(t)
 	if before := footprintOf(t, marks); len(before.processes) == 0 || len(before.mounts) == 0 || len(before.links) == 0 || len(before.cgroups) == 0 {

@@ -6,6 +6,7 @@ package service
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"sigs.k8s.io/knftables"
 
@@ -14,8 +15,12 @@ import (
 
 // Config has what all rules have in common.
 type Config struct {
-	// Bridge is the interface of the node's pods; "" if it is not known.
-	Bridge string
+	// Bridge is the interface of the node's pods, and Link the one to which Services are routed; "" if they are not
+	// known.
+	Bridge, Link string
+	// Clusters matches the names of these interfaces of all clusters on the machine, such as "kd*"; "" if there is
+	// only this one.
+	Clusters string
 	// PodRanges are the ranges of the pods of this node, ServiceRanges those of all ClusterIPs.
 	PodRanges, ServiceRanges []netip.Prefix
 }
@@ -39,8 +44,8 @@ func Base(c Config) nft.Fragment {
 			}
 		}
 	}
-	addTranslation(&base)
-	addFilters(&base, c.Bridge)
+	c.addTranslation(&base)
+	c.addFilters(&base)
 	return base
 }
 
@@ -83,13 +88,25 @@ var (
 	filterOutput     = nft.Hook{Type: knftables.FilterType, Hook: knftables.OutputHook, Priority: knftables.FilterPriority}
 )
 
+// Clusters on one machine usually have the same range of Services. These rules leave packets to another cluster that
+// come from its pods, or that the machine routes to it.
+func (c Config) notFromOurs() []string { return c.others("iifname") }
+func (c Config) notToOurs() []string   { return c.others("oifname") }
+
+func (c Config) others(name string) []string {
+	if c.Clusters == "" {
+		return nil
+	}
+	return both(fmt.Sprintf("%[1]s %[2]q %[1]s != { %[3]q, %[4]q }", name, c.Clusters, c.Bridge, c.Link) + " %[1]s daddr @service-ranges%[2]s return")
+}
+
 // addTranslation adds the chains that translate addresses. They see the first packet of each connection.
-func addTranslation(base *nft.Fragment) {
+func (c Config) addTranslation(base *nft.Fragment) {
 	fromPods := both("%[1]s saddr @pod-ranges%[2]s jump internal")
 	// Other machines may route ClusterIPs here; the endpoint's answers must come back the same way.
 	fromOutside := both("%[1]s saddr != @pod-ranges%[2]s %[1]s daddr @cluster-ips%[2]s " + markForMasquerade)
-	base.AddChain("nat-prerouting", nft.Chain{Hook: &prerouting, Rules: append(append(fromOutside, fromPods...), "jump services")})
-	base.AddChain("nat-output", nft.Chain{Hook: &output, Rules: []string{"jump internal", "jump services"}})
+	base.AddChain("nat-prerouting", nft.Chain{Hook: &prerouting, Rules: slices.Concat(c.notFromOurs(), fromOutside, fromPods, []string{"jump services"})})
+	base.AddChain("nat-output", nft.Chain{Hook: &output, Rules: slices.Concat(c.notToOurs(), []string{"jump internal", "jump services"})})
 	base.AddChain("services", lookups("entries", "nodeports"))
 	base.AddChain("internal", lookups("internal", "internal-nodeports"))
 	base.AddChain("nat-postrouting", nft.Chain{Hook: &postrouting, Rules: append(
@@ -115,22 +132,22 @@ func lookups(addresses, ports string) nft.Chain {
 }
 
 // addFilters adds the chains that refuse packets.
-func addFilters(base *nft.Fragment, bridge string) {
+func (c Config) addFilters(base *nft.Fragment) {
 	firewall := []string{"ct state new jump firewall"}
 	// Node ports on 127.0.0.1 need route_localnet, which alone would open the machine's loopback to pods
 	// (CVE-2020-8558).
 	var spoofed []string
-	if bridge != "" {
-		spoofed = append(spoofed, fmt.Sprintf("iifname %q ip daddr 127.0.0.0/8 drop", bridge))
+	if c.Bridge != "" {
+		spoofed = append(spoofed, fmt.Sprintf("iifname %q ip daddr 127.0.0.0/8 drop", c.Bridge))
 	}
 	base.AddChain("filter-prerouting", nft.Chain{Hook: &beforePrerouting, Rules: append(spoofed, firewall...)})
 	base.AddChain("filter-output-firewall", nft.Chain{Hook: &beforeOutput, Rules: firewall})
 	base.AddChain("firewall", nft.Chain{Rules: both("%[1]s daddr . meta l4proto . th dport vmap @firewall%[2]s")})
 
 	untranslated := []string{"ct state new jump untranslated"}
-	base.AddChain("filter-forward", nft.Chain{Hook: &filterForward, Rules: untranslated})
+	base.AddChain("filter-forward", nft.Chain{Hook: &filterForward, Rules: append(c.notFromOurs(), untranslated...)})
 	base.AddChain("filter-input", nft.Chain{Hook: &filterInput, Rules: untranslated})
-	base.AddChain("filter-output", nft.Chain{Hook: &filterOutput, Rules: untranslated})
+	base.AddChain("filter-output", nft.Chain{Hook: &filterOutput, Rules: append(c.notToOurs(), untranslated...)})
 	refused := lookups("no-endpoints", "no-endpoint-nodeports")
 	refused.Rules = append(append([]string{"ct status dnat return"}, refused.Rules...), both(
 		// A port that the Service does not have is refused at once; an address that no Service has is dropped.

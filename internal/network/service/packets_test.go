@@ -51,7 +51,7 @@ func newBed(t *testing.T) *bed {
 	b.pods[1].Serve(t, "pod1", 8080)
 	b.outside = netns.NewMachine(t, "outside", netip.MustParsePrefix("192.0.2.1/24"))
 	// As on a real node: the interface is not the bridge, so that pods are not redirected to their own network.
-	netns.NewMachine(t, "services", netip.MustParsePrefix("203.0.113.1/24"))
+	netns.NewMachine(t, "kin-test-svc", netip.MustParsePrefix("203.0.113.1/24"))
 	b.route("10.96.0.0/16")
 	b.route("fd00:96::/112")
 	// External addresses are on the network of the other machine, as behind a default route.
@@ -64,7 +64,7 @@ func newBed(t *testing.T) *bed {
 	}
 	t.Cleanup(func() { _ = b.table.Delete(context.Background()) })
 	b.table.Put("", Base(Config{
-		Bridge:        "kin-test",
+		Bridge: "kin-test", Link: "kin-test-svc", Clusters: "kin-*",
 		PodRanges:     []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24"), netip.MustParsePrefix("fd00:244::/64")},
 		ServiceRanges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
 	}))
@@ -74,7 +74,7 @@ func newBed(t *testing.T) *bed {
 // route gives the node a route to a range of Services.
 func (b *bed) route(prefix string) {
 	b.Helper()
-	if err := netns.Route(prefix, "services"); err != nil {
+	if err := netns.Route(prefix, "kin-test-svc"); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -321,4 +321,46 @@ func TestLoopbackIsClosedToPods(t *testing.T) {
 		t.Skip(err)
 	}
 	b.wantDropped(b.pods[2], "tcp", "127.0.0.5:22")
+}
+
+// Two clusters on one machine have the same ranges of Services. Each serves its own pods.
+func TestTwoClusters(t *testing.T) {
+	b := newBed(t)
+	b.put(newService(nil), b.slice(families[0], nil, 0))
+	bridge := netns.NewBridge(t, "kin-two", netip.MustParsePrefix("10.244.1.0/24"))
+	server, client := bridge.Pod(t), bridge.Pod(t)
+	server.Serve(t, "theirs", 8080)
+	theirs, err := nft.Open("kindred-two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = theirs.Delete(context.Background()) })
+	theirs.Put("", Base(Config{
+		Bridge: "kin-two", Link: "kin-two-svc", Clusters: "kin-*",
+		PodRanges:     []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")},
+		ServiceRanges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
+	}))
+	slice := b.slice(families[0], nil, 0)
+	slice.Endpoints[0].Addresses = []string{server.Addresses[0].String()}
+	second := newService(func(s *v1.Service) {
+		s.Name, s.Spec.ClusterIP, s.Spec.ClusterIPs = "second", "10.96.0.2", []string{"10.96.0.2"}
+	})
+	empty := newService(func(s *v1.Service) {
+		s.Name, s.Spec.ClusterIP, s.Spec.ClusterIPs = "empty", "10.96.0.3", []string{"10.96.0.3"}
+	})
+	theirs.Put("ns/svc", Rules(newService(nil), []*discoveryv1.EndpointSlice{slice}, here))
+	theirs.Put("ns/second", Rules(second, []*discoveryv1.EndpointSlice{slice}, here))
+	theirs.Put("ns/empty", Rules(empty, nil, here))
+	if refused, err := theirs.Write(context.Background()); err != nil || len(refused) > 0 {
+		t.Fatal(refused, err)
+	}
+	b.wantAnswers(b.pods[2], "tcp", "10.96.0.1:80", "pod0")
+	b.wantAnswers(client, "tcp", "10.96.0.1:80", "theirs")
+	b.wantAnswers(client, "tcp", "10.96.0.2:80", "theirs")
+	b.wantRefused(client, "tcp", "10.96.0.3:80")
+	b.wantDropped(b.pods[2], "tcp", "10.96.0.2:80")
+	b.wantAnswers(nil, "tcp", "10.96.0.1:80", "pod0") // the machine's route leads there
+	if seen := b.wantAnswers(client, "udp", "10.96.0.1:53", "theirs"); seen != client.Addresses[0].String() {
+		t.Errorf("the endpoint sees %s, want the client", seen)
+	}
 }
