@@ -73,7 +73,8 @@ func (s *session) answers(address string) map[string]int {
 // TestServiceTraffic: a Service is reached by its ClusterIP and node port, from pods and from the machine. Its
 // traffic outlives the process.
 func TestServiceTraffic(t *testing.T) {
-	s := newSession(t, ownClusterWithNode(t))
+	// The machine itself reaches only the first cluster with a range, which may be another scenario's.
+	s := newSession(t, ownClusterWithNode(t, "--service-cidr", "10.111.0.0/16"))
 	s.apply(backends)
 	s.kubectl("rollout", "status", "deployment/who", "--timeout=60s")
 	s.kubectl("run", "client", "--image="+image, "--", "sleep", "3600")
@@ -97,7 +98,7 @@ func TestServiceTraffic(t *testing.T) {
 	for _, pod := range s.pods("app=who") {
 		s.prints("2\n", "exec", pod.Name, "--", "sh", "-c", fromPod)
 	}
-	s.prints("https://10.96.0.1:443\n", "exec", "client", "--", "sh", "-c", "echo https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT")
+	s.prints("https://10.111.0.1:443\n", "exec", "client", "--", "sh", "-c", "echo https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT")
 
 	// The process dies: old and new connections continue.
 	kept, err := net.Dial("tcp", ip+":80")
