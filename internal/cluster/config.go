@@ -47,6 +47,9 @@ type Config struct {
 	// RuntimeEndpoint is the CRI endpoint of the user's container runtime; empty means a private
 	// containerd.
 	RuntimeEndpoint string
+	// LoadBalancerPools are ranges of addresses for Services of the type LoadBalancer; none means the
+	// addresses of nodes.
+	LoadBalancerPools []netip.Prefix
 	// DNS is set if this machine, as a node, serves the cluster's DNS. DNSHosts is a file of further names;
 	// empty means none.
 	DNS      bool

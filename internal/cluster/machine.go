@@ -219,6 +219,7 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 		Owner:        m.names.ID,
 		CgroupParent: m.names.PodCgroup,
 		IPs:          []string{address.String()},
+		ExternalIPs:  externalIPs,
 		ServePort:    int32(listener.Addr().(*net.TCPAddr).Port),
 		API:          api,
 		ClusterDNS:   clusterDNS,

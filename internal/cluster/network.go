@@ -8,8 +8,12 @@ import (
 	"fmt"
 	"net/netip"
 
+	"k8s.io/klog/v2"
+
 	"github.com/kindred-project/kindred/internal/containerd"
+	"github.com/kindred-project/kindred/internal/controllers/loadbalancer"
 	"github.com/kindred-project/kindred/internal/network"
+	"github.com/kindred-project/kindred/internal/node/simulated"
 )
 
 // startNetwork starts the part that routes Services and applies NetworkPolicies on this machine. It returns nil, after a notice, if the machine
@@ -44,6 +48,24 @@ func serviceTable(n containerd.Names) string { return "kindred-" + n.ID }
 // RemoveNetwork removes what routes Services from the machine.
 func RemoveNetwork(ctx context.Context, n containerd.Names) error {
 	return network.Remove(ctx, serviceTable(n), n.Bridge)
+}
+
+// loadBalancers returns the configuration of the addresses of Services of the type LoadBalancer.
+func (config *Config) loadBalancers() loadbalancer.Options {
+	return loadbalancer.Options{Pools: config.LoadBalancerPools, Simulated: simulated.Key}
+}
+
+// externalIPs returns the addresses of this machine for clients outside of the cluster. They may change.
+func externalIPs() []string {
+	addresses, err := network.DefaultAddresses()
+	if err != nil {
+		klog.ErrorS(err, "Reading the address of the machine's default route; the Node gets no ExternalIP")
+	}
+	var all []string
+	for _, a := range addresses {
+		all = append(all, a.String())
+	}
+	return all
 }
 
 // apiForPods returns the address of the API for pods if they do not reach it by its Service: if Services are not

@@ -22,6 +22,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/endpointslicemirroring"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/job"
+	"github.com/kindred-project/kindred/internal/controllers/loadbalancer"
 	"github.com/kindred-project/kindred/internal/controllers/localpath"
 	"github.com/kindred-project/kindred/internal/controllers/namespace"
 	"github.com/kindred-project/kindred/internal/controllers/nodelifecycle"
@@ -53,6 +54,8 @@ type Options struct {
 	TerminatedPods int
 	// LocalPath are the nodes on which volumes of the default StorageClass are provisioned.
 	LocalPath localpath.Nodes
+	// LoadBalancers configures the addresses of Services of the type LoadBalancer.
+	LoadBalancers loadbalancer.Options
 	// Gangs is set if PodGroups are served.
 	Gangs bool
 }
@@ -78,6 +81,7 @@ func All(options Options) []control.Controller {
 		{Name: endpoints.Name, Add: endpoints.Add},
 		{Name: endpointslicemirroring.Name, Source: endpointslicemirroring.Source, Add: endpointslicemirroring.Add},
 		{Name: servicecidr.Name, Add: servicecidr.Add},
+		{Name: loadbalancer.Name, Add: loadbalancer.Add(options.LoadBalancers)},
 		{Name: roleaggregation.Name, Add: roleaggregation.Add},
 		{Name: certificates.Name, Add: certificates.Add(options.Sign)},
 		{Name: capublisher.TrustBundleName, Add: capublisher.AddTrustBundle(options.CA)},

@@ -72,6 +72,13 @@ func (r *reporter) addresses() []v1.NodeAddress {
 	for _, ip := range r.options.IPs {
 		addresses = append(addresses, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip})
 	}
+	if r.options.ExternalIPs != nil {
+		for _, ip := range r.options.ExternalIPs() {
+			if !slices.Contains(r.options.IPs, ip) {
+				addresses = append(addresses, v1.NodeAddress{Type: v1.NodeExternalIP, Address: ip})
+			}
+		}
+	}
 	return append(addresses, v1.NodeAddress{Type: v1.NodeHostName, Address: r.options.Name})
 }
 

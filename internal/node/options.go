@@ -36,6 +36,9 @@ type Options struct {
 	CgroupParent string
 	// IPs are the node's addresses, one for each IP family, the preferred one first.
 	IPs []string
+	// ExternalIPs returns the node's addresses for clients outside of the cluster, for each status; nil if it has
+	// none. Those of IPs are left out.
+	ExternalIPs func() []string
 	// ServePort is the port of the node's HTTP server in the Node object; 0 for none.
 	ServePort int32
 	// API is where pods of this node reach the API server, if not by its Service.

@@ -266,6 +266,22 @@ func TestLoadBalancerSourceRanges(t *testing.T) {
 	b.wantAnswers(b.pods[2], "tcp", "10.96.0.1:80", "pod0")
 }
 
+// The address of a load balancer is the node's own, as on bare machines without a pool.
+func TestLoadBalancerAtTheNodesAddress(t *testing.T) {
+	b := newBed(t)
+	svc := newService(func(s *v1.Service) {
+		s.Spec.Type = v1.ServiceTypeLoadBalancer
+		s.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: "192.0.2.2"}}
+	})
+	b.put(svc, b.slice(families[0], nil, 0, 1))
+	for _, from := range []*netns.Pod{b.outside, b.pods[2], b.pods[0], nil} {
+		b.wantAnswers(from, "tcp", "192.0.2.2:80", "pod0", "pod1")
+		b.wantAnswers(from, "udp", "192.0.2.2:53", "pod0", "pod1")
+	}
+	b.put(newService(nil))
+	b.wantRefused(b.outside, "tcp", "192.0.2.2:80")
+}
+
 func TestSessionAffinity(t *testing.T) {
 	b := newBed(t)
 	svc := newService(func(s *v1.Service) {

@@ -96,7 +96,7 @@ func New(t testing.TB, objs ...client.Object) *World {
 	store := builder().WithGlobalResourceVersionCounter().WithStatusSubresource(
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Namespace{}, &corev1.ResourceQuota{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{},
 		&appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.DaemonSet{}, &appsv1.StatefulSet{}, &batchv1.Job{}, &batchv1.CronJob{},
-		&corev1.ReplicationController{}, &policyv1.PodDisruptionBudget{}, &resourcev1.ResourceClaim{}, &schedulingv1beta1.PodGroup{}, &resourcev1.DeviceTaintRule{}).Build()
+		&corev1.ReplicationController{}, &corev1.Service{}, &policyv1.PodDisruptionBudget{}, &resourcev1.ResourceClaim{}, &schedulingv1beta1.PodGroup{}, &resourcev1.DeviceTaintRule{}).Build()
 	w.API = interceptor.NewClient(store, interceptor.Funcs{
 		Create:            w.create,
 		Update:            w.update,
@@ -277,15 +277,15 @@ func (w *World) delete(ctx context.Context, c client.WithWatch, obj client.Objec
 	return c.Delete(ctx, obj, opts...)
 }
 
-// updateStatus also updates annotations, as the strategies of Deployments and ReplicaSets
-// do.
+// updateStatus also updates annotations and finalizers, as the API server does for most kinds.
 func (w *World) updateStatus(ctx context.Context, c client.Client, sub string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
-	annotations := obj.GetAnnotations()
+	annotations, finalizers := obj.GetAnnotations(), obj.GetFinalizers()
 	if err := c.SubResource(sub).Update(ctx, obj, opts...); err != nil {
 		return err
 	}
-	if !apiequality.Semantic.DeepEqual(annotations, obj.GetAnnotations()) {
+	if !apiequality.Semantic.DeepEqual(annotations, obj.GetAnnotations()) || !apiequality.Semantic.DeepEqual(finalizers, obj.GetFinalizers()) {
 		obj.SetAnnotations(annotations)
+		obj.SetFinalizers(finalizers)
 		w.Must(c.Update(ctx, obj))
 	}
 	return w.wrote(obj, nil)
