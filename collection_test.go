@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -139,86 +138,6 @@ func owner(kind schema.GroupVersionKind, o metav1.Object) metav1.OwnerReference 
 }
 
 var configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
-
-// TestNewKindsAreCollectedWithinASecond: within a second after a CRD is served, dependents of an
-// absent owner of that kind are collected. Within a second after the first object is accepted (the
-// API delays it by two seconds, so that other servers see the CRD), an owner can be deleted and its
-// dependents are collected. The test repeats this while older kinds are created and deleted.
-//
-// The second is the collector's own. On a busy machine the API shows a kind in discovery late, and any
-// collection takes longer; both are measured beside it. The collector reads discovery at doubling
-// delays, so it sees a kind at most as late again as the kind is shown.
-func TestNewKindsAreCollectedWithinASecond(t *testing.T) {
-	o := startOwning(t, kindred.Options{})
-	var beyond []time.Duration
-	for i := range 10 {
-		kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: fmt.Sprintf("Widget%d", i)}
-		dependent := fmt.Sprintf("of-%d", i)
-		o.configMap(dependent, metav1.OwnerReference{APIVersion: "example.com/v1", Kind: kind.Kind, Name: "never", UID: "never"})
-		gvr := o.serve(strings.ToLower(kind.Kind)+"s", kind.Kind)
-		served := time.Now()
-		shown := o.awaitDiscovery(gvr)
-		o.gone(configMapsResource, dependent)
-		dangling := time.Since(served)
-		late := (<-shown).Sub(served)
-
-		top := o.custom(gvr, kind.Kind, "top")
-		accepted := time.Now()
-		o.custom(gvr, kind.Kind, "dependent", owner(kind, top))
-		o.configMap(dependent, owner(kind, top))
-		o.must(o.dynamic.Resource(gvr).Namespace("default").Delete(o.Context(), "top", metav1.DeleteOptions{}))
-		o.gone(gvr, "dependent")
-		o.gone(configMapsResource, dependent)
-		owned := time.Since(accepted)
-
-		known := o.collectKnown(dependent)
-		t.Logf("objects whose owner is absent were collected in %v, others in %v; the kind was shown after %v, collecting a known kind took %v", dangling, owned, late, known)
-		beyond = append(beyond, max(dangling-2*late, owned)-known)
-		if i%2 == 1 {
-			o.must(o.crds.Delete(o.Context(), gvr.GroupResource().String(), metav1.DeleteOptions{}))
-		}
-	}
-	// Other programs may take the processors for a second or two, in one of the measurements and not in the other.
-	slices.Sort(beyond)
-	if median, worst := beyond[len(beyond)/2], beyond[len(beyond)-1]; median > time.Second || worst > 5*time.Second {
-		t.Errorf("collected %v beyond the API and a known kind, and %v at worst; want a second, and 5 s at worst", median, worst)
-	}
-}
-
-// awaitDiscovery returns a channel that gets the time at which discovery shows a resource.
-func (o *owning) awaitDiscovery(gvr schema.GroupVersionResource) <-chan time.Time {
-	shown := make(chan time.Time, 1)
-	go func() {
-		defer close(shown)
-		for ; o.Context().Err() == nil; time.Sleep(10 * time.Millisecond) {
-			_, lists, _ := o.Discovery().ServerGroupsAndResources()
-			for _, list := range lists {
-				if list.GroupVersion == gvr.GroupVersion().String() && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == gvr.Resource }) {
-					shown <- time.Now()
-					return
-				}
-			}
-		}
-	}()
-	return shown
-}
-
-// collectKnown returns how long it takes to create an owner and two dependents of a kind that has long been
-// served, and to collect them.
-func (o *owning) collectKnown(name string) time.Duration {
-	o.Helper()
-	began := time.Now()
-	top := o.configMap("known-" + name)
-	dependents := []string{name + "-0", name + "-1"}
-	for _, dependent := range dependents {
-		o.configMap(dependent, owner(configMapKind, top))
-	}
-	o.removeConfigMap(top.Name, metav1.DeletePropagationBackground)
-	for _, dependent := range dependents {
-		o.gone(configMapsResource, dependent)
-	}
-	return time.Since(began)
-}
 
 // TestARemovedKindBlocksNothing deletes a CRD while an owner in foreground deletion waits for a
 // dependent with a finalizer, and for a dependent of that CRD. Other objects are collected
