@@ -16,8 +16,8 @@ import (
 	"github.com/kindred-project/kindred/internal/node/simulated"
 )
 
-// startNetwork starts the part that routes Services and applies NetworkPolicies on this machine. It returns nil, after a notice, if the machine
-// cannot change nftables rules.
+// startNetwork starts the part that routes Services and applies NetworkPolicies on this machine. It returns nil,
+// after a notice, if the machine cannot change nftables rules.
 func (c *Cluster) startNetwork(m *machine) (*network.Network, error) {
 	events, err := c.recorder(proxyUser, proxyAgent)
 	if err != nil {

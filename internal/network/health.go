@@ -92,7 +92,7 @@ func serveHealth(ctx context.Context, svc *v1.Service, port int32) (*healthCheck
 	return c, nil
 }
 
-// answer says how many ready endpoints of the Service the node has.
+// answer writes the number of ready endpoints of the Service on this node.
 func (c *healthCheck) answer(w http.ResponseWriter, namespace, name string) {
 	endpoints := c.endpoints.Load()
 	w.Header().Set("Content-Type", "application/json")

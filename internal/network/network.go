@@ -260,7 +260,7 @@ func (n *Network) write(ctx context.Context) error {
 	return nil
 }
 
-// mend restores rules and routes that somebody else removed.
+// mend restores rules and routes that another program removed.
 func (n *Network) mend(ctx context.Context) {
 	if err := n.routes.ensure(n.ranges); err != nil {
 		klog.ErrorS(err, "Routing the ranges of Services")
@@ -285,7 +285,7 @@ func Remove(ctx context.Context, table, bridge string) error {
 	err := (&routes{link: servicesLink(bridge)}).remove()
 	t, openErr := nft.Open(table)
 	if openErr != nil {
-		// Without nft, nobody has written a table.
+		// Without nft, no table has been written.
 		return err
 	}
 	if deleteErr := t.Delete(ctx); deleteErr != nil {

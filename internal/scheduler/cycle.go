@@ -186,8 +186,8 @@ func (cs checks) reserve(node *model.Node) *model.Reservation {
 	return reservation
 }
 
-// unavailable returns an allocated ResourceClaim that keeps the pod from all nodes, and is used by nobody
-// but the given user; nil if there is none.
+// unavailable returns an allocated ResourceClaim that keeps the pod from all nodes, and has no user other
+// than the given one; nil if there is none.
 func (cs checks) unavailable(user types.UID) *resourcev1.ResourceClaim {
 	for i := range cs {
 		if d, deallocates := cs[i].Check.(plugin.Deallocator); deallocates {

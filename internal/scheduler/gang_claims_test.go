@@ -103,7 +103,7 @@ func TestClaimsOfARejectedGang(t *testing.T) {
 		reason string
 	}{
 		{"the node is gone", allocatedOn("gone", "1", gangUser), "1", false, groupRelease{deallocate: allocatedOn("gone", "1", gangUser)}, "deallocation of PodGroup ResourceClaim completed, "},
-		{"allocated for nobody", allocatedOn("gone", "1"), "1", false, groupRelease{}, "deallocation and deletion of ResourceClaims completed, "},
+		{"allocated, not reserved", allocatedOn("gone", "1"), "1", false, groupRelease{}, "deallocation and deletion of ResourceClaims completed, "},
 		{"used by another pod too", allocatedOn("gone", "1", podUser, gangUser), "1", false, groupRelease{unreserve: allocatedOn("gone", "1", podUser, gangUser)}, "ResourceClaim unreserved for PodGroup, "},
 		{"too few CPUs", allocatedOn("a", "1", gangUser), "2", false, groupRelease{unreserve: allocatedOn("a", "1", gangUser)}, "ResourceClaim unreserved for PodGroup, "},
 		{"in use by a pod of the group", allocatedOn("gone", "1", gangUser), "1", true, groupRelease{}, ""},

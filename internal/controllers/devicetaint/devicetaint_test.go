@@ -94,7 +94,7 @@ func TestClaimEviction(t *testing.T) {
 			slices: []resourcev1.ResourceSlice{*newSlice("s", "p", 1, broken, "a")},
 			rules:  []resourcev1.DeviceTaintRule{*newRule("r", noExecute, whole), *newRule("q", noExecute, whole)},
 		}, newClaim("c", nil, "a", "b"), "0 [r q]"},
-		"tolerated for ever": {devices{slices: []resourcev1.ResourceSlice{*newSlice("s", "p", 1, broken, "a")}},
+		"tolerated forever": {devices{slices: []resourcev1.ResourceSlice{*newSlice("s", "p", 1, broken, "a")}},
 			newClaim("c", []resourcev1.DeviceToleration{tolerate(nil, noExecute)}, "a"), ""},
 		"tolerated for the shortest time": {devices{slices: []resourcev1.ResourceSlice{*newSlice("s", "p", 1, broken, "a")}},
 			newClaim("c", []resourcev1.DeviceToleration{tolerate(ptr.To(int64(30)), noExecute), tolerate(ptr.To(int64(20)), noExecute)}, "a"), "30 []"},

@@ -76,7 +76,7 @@ func addIndexes(env control.Env, gangs bool) error {
 
 func addGenerator(env control.Env, gangs bool) error {
 	g := newGenerator(env, gangs)
-	with := requestsBy(g.podsWith)
+	with := g.requestsBy(&corev1.PodList{})
 	b := ctrl.NewControllerManagedBy(env.Manager).
 		Named(Name).
 		WithOptions(env.Options(workers)).
@@ -91,21 +91,21 @@ func addGenerator(env control.Env, gangs bool) error {
 
 func addGroupGenerator(env control.Env) error {
 	g := newGroupGenerator(env)
-	with := requestsBy(g.groupsWith)
+	with := g.requestsBy(&schedulingv1beta1.PodGroupList{})
 	return ctrl.NewControllerManagedBy(env.Manager).
 		Named(Name+"-podgroups").
 		WithOptions(env.Options(workers)).
-		For(&schedulingv1beta1.PodGroup{}, builder.WithPredicates(predicate.NewPredicateFuncs(groupWantsClaims))).
+		For(&schedulingv1beta1.PodGroup{}, builder.WithPredicates(predicate.NewPredicateFuncs(wantsClaims))).
 		Watches(&resourcev1.ResourceClaimTemplate{}, with(templateIndex)).
 		Watches(&resourcev1.ResourceClaim{}, with(claimIndex)).
 		Complete(g)
 }
 
-// requestsBy returns handlers that find objects by an index.
-func requestsBy(find func(ctx context.Context, field string, obj client.Object) []reconcile.Request) func(field string) handler.EventHandler {
+// requestsBy returns handlers that find owners by an index. The owners are of the kind of the list.
+func (m *maker) requestsBy(list client.ObjectList) func(field string) handler.EventHandler {
 	return func(field string) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
-			return find(ctx, field, obj)
+			return m.requests(ctx, list.DeepCopyObject().(client.ObjectList), field, obj)
 		})
 	}
 }
@@ -132,14 +132,15 @@ func addReleaser(env control.Env, gangs bool) error {
 	return b.Complete(r)
 }
 
+// wantsClaims reports whether the spec of a pod or PodGroup names claims or templates.
 func wantsClaims(obj client.Object) bool {
-	pod, ok := obj.(*corev1.Pod)
-	return ok && len(pod.Spec.ResourceClaims) > 0
-}
-
-func groupWantsClaims(obj client.Object) bool {
-	group, ok := obj.(*schedulingv1beta1.PodGroup)
-	return ok && len(group.Spec.ResourceClaims) > 0
+	switch obj := obj.(type) {
+	case *corev1.Pod:
+		return len(obj.Spec.ResourceClaims) > 0
+	case *schedulingv1beta1.PodGroup:
+		return len(obj.Spec.ResourceClaims) > 0
+	}
+	return false
 }
 
 // isDone reports whether a pod does not run, and will not.

@@ -13,13 +13,10 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
@@ -27,41 +24,20 @@ import (
 // generator creates the claims that pods want from templates.
 type generator struct {
 	*maker
-	events record.EventRecorder
 	// gangs is set if PodGroups are served. Pods share the claims of their group.
 	gangs bool
 }
 
 func newGenerator(env control.Env, gangs bool) *generator {
-	return &generator{newMaker(env, corev1.SchemeGroupVersion.WithKind("Pod")), env.Events, gangs}
-}
-
-// podsWith returns the pods that an index finds by the name of an object.
-func (g *generator) podsWith(ctx context.Context, field string, obj client.Object) []reconcile.Request {
-	list := &corev1.PodList{}
-	err := g.client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.MatchingFields{field: obj.GetName()}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil // cannot happen: the index exists
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		if wantsClaims(&list.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return requests
+	return &generator{newMaker(env, corev1.SchemeGroupVersion.WithKind("Pod")), gangs}
 }
 
 // Reconcile creates the missing claims of a pod and records their names. It reserves the claims for
 // the pod if the pod has a node, in case that it did not get the node from the scheduler.
 func (g *generator) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
-	if err := g.client.Get(ctx, req.NamespacedName, pod, client.UnsafeDisableDeepCopy); err != nil {
-		g.forget(req.NamespacedName)
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if pod.DeletionTimestamp != nil || ownership.IsHeld(pod) {
-		return ctrl.Result{}, nil
+	if wants, err := g.read(ctx, req.NamespacedName, pod); err != nil || !wants {
+		return ctrl.Result{}, err
 	}
 	group, err := g.groupOf(ctx, pod)
 	if err != nil {
@@ -73,8 +49,7 @@ func (g *generator) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		wanted := &pod.Spec.ResourceClaims[i]
 		name, err := g.ensure(ctx, pod, group, wanted)
 		if err != nil {
-			g.events.Event(pod, corev1.EventTypeWarning, "FailedResourceClaimCreation", fmt.Sprintf("PodResourceClaim %s: %v", wanted.Name, err))
-			return ctrl.Result{}, fmt.Errorf("pod %s, PodResourceClaim %s: %w", req.NamespacedName, wanted.Name, err)
+			return ctrl.Result{}, fmt.Errorf("pod %s: %w", req.NamespacedName, g.failed(pod, wanted.Name, err))
 		}
 		if name != "" {
 			generated[wanted.Name] = name

@@ -8,16 +8,12 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
@@ -25,44 +21,24 @@ import (
 // groupGenerator creates the claims that PodGroups want from templates (KEP-5729).
 type groupGenerator struct {
 	*maker
-	events record.EventRecorder
 }
 
 func newGroupGenerator(env control.Env) *groupGenerator {
-	return &groupGenerator{newMaker(env, schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")), env.Events}
-}
-
-// groupsWith returns the PodGroups that an index finds by the name of an object.
-func (g *groupGenerator) groupsWith(ctx context.Context, field string, obj client.Object) []reconcile.Request {
-	list := &schedulingv1beta1.PodGroupList{}
-	err := g.client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.MatchingFields{field: obj.GetName()}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil // cannot happen: the index exists
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
+	return &groupGenerator{newMaker(env, schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"))}
 }
 
 // Reconcile creates the missing claims of a PodGroup and records their names.
 func (g *groupGenerator) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	group := &schedulingv1beta1.PodGroup{}
-	if err := g.client.Get(ctx, req.NamespacedName, group, client.UnsafeDisableDeepCopy); err != nil {
-		g.forget(req.NamespacedName)
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if group.DeletionTimestamp != nil || ownership.IsHeld(group) {
-		return ctrl.Result{}, nil
+	if wants, err := g.read(ctx, req.NamespacedName, group); err != nil || !wants {
+		return ctrl.Result{}, err
 	}
 	var statuses []schedulingv1beta1.PodGroupResourceClaimStatus
 	for i := range group.Spec.ResourceClaims {
 		wanted := &group.Spec.ResourceClaims[i]
 		name, err := g.ensure(ctx, group, wanted)
 		if err != nil {
-			g.events.Event(group, corev1.EventTypeWarning, "FailedResourceClaimCreation", fmt.Sprintf("PodGroupResourceClaim %s: %v", wanted.Name, err))
-			return ctrl.Result{}, fmt.Errorf("PodGroup %s, PodGroupResourceClaim %s: %w", req.NamespacedName, wanted.Name, err)
+			return ctrl.Result{}, fmt.Errorf("PodGroup %s: %w", req.NamespacedName, g.failed(group, wanted.Name, err))
 		}
 		if name != "" {
 			statuses = append(statuses, schedulingv1beta1.PodGroupResourceClaimStatus{Name: wanted.Name, ResourceClaimName: &name})

@@ -9,13 +9,19 @@ import (
 	"maps"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
@@ -25,6 +31,7 @@ type maker struct {
 	kind   schema.GroupVersionKind
 	client client.Client
 	live   client.Reader
+	events record.EventRecorder
 
 	// created has the names of claims that were created for owners, until the status of the owners has
 	// them. The names are generated, so that creating a claim twice would not fail.
@@ -39,7 +46,40 @@ type created struct {
 }
 
 func newMaker(env control.Env, kind schema.GroupVersionKind) *maker {
-	return &maker{kind: kind, client: env.Client, live: env.Live, created: map[types.NamespacedName]created{}}
+	return &maker{kind: kind, client: env.Client, live: env.Live, events: env.Events, created: map[types.NamespacedName]created{}}
+}
+
+// requests returns the owners that an index finds by the name of an object. It reads them into the list.
+func (m *maker) requests(ctx context.Context, list client.ObjectList, field string, obj client.Object) []reconcile.Request {
+	err := m.client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.MatchingFields{field: obj.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil // cannot happen: the index exists
+	}
+	var requests []reconcile.Request
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
+		if owner := o.(client.Object); wantsClaims(owner) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(owner)})
+		}
+		return nil
+	})
+	return requests
+}
+
+// read reads an owner from the cache, and reports whether claims are made for it: not while it is being
+// deleted or held.
+func (m *maker) read(ctx context.Context, key types.NamespacedName, owner client.Object) (bool, error) {
+	if err := m.client.Get(ctx, key, owner, client.UnsafeDisableDeepCopy); err != nil {
+		m.forget(key)
+		return false, client.IgnoreNotFound(err)
+	}
+	return owner.GetDeletionTimestamp() == nil && !ownership.IsHeld(owner), nil
+}
+
+// failed records that a claim of an owner could not be made, and returns the error with the name of the claim.
+func (m *maker) failed(owner client.Object, wanted string, err error) error {
+	err = fmt.Errorf("%sResourceClaim %s: %w", m.kind.Kind, wanted, err)
+	m.events.Event(owner, corev1.EventTypeWarning, "FailedResourceClaimCreation", err.Error())
+	return err
 }
 
 // make returns the name of the claim that an owner wants from a template, and creates the claim if it does

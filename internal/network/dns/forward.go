@@ -116,7 +116,7 @@ func cacheTTL(answer *dns.Msg) time.Duration {
 	}
 	lowest := maxCached
 	if len(answer.Answer) == 0 && len(answer.Ns) == 0 {
-		lowest = 0 // nothing says how long the name does not exist
+		lowest = 0 // without an SOA record, a negative answer is not cached (RFC 2308, section 5)
 	}
 	for _, record := range append(answer.Answer[:len(answer.Answer):len(answer.Answer)], answer.Ns...) {
 		ttl := record.Header().Ttl

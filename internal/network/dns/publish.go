@@ -226,8 +226,8 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// ClusterIP returns the address of the Service, whoever has created it; otherwise is that of a Service
-// that does not exist yet.
+// ClusterIP returns the address of the Service kube-dns, which a user may have created. If the Service does not
+// exist yet, it returns the given address.
 func (p *Publisher) ClusterIP(otherwise netip.Addr) netip.Addr {
 	service, err := p.services.Get(ServiceName)
 	if err != nil {

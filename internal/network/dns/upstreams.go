@@ -152,7 +152,7 @@ func exchange(ctx context.Context, address string, q question) (*dns.Msg, error)
 }
 
 // probe finds out in the background whether a resolver forwards to this server, before the first question
-// to it: it asks for a name that nobody has, as CoreDNS' plugin loop does.
+// to it: it asks for a random name that does not exist, as CoreDNS' plugin loop does.
 func (u *upstreams) probe(ctx context.Context, server *upstream) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

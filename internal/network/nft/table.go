@@ -195,7 +195,7 @@ func (t *Table) Intact(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Forget makes the next Write replace the whole table, because somebody else has changed it.
+// Forget makes the next Write replace the whole table, because another program has changed it.
 func (t *Table) Forget() { t.known = false }
 
 // Delete removes the table with everything in it.

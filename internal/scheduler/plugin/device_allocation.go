@@ -159,9 +159,10 @@ func (c *deviceCheck) isLost(claim *resourcev1.ResourceClaim) bool {
 	return err != nil || !ready && isLate(claim, c.clock.Now())
 }
 
-// Unavailable returns an allocated claim that is not available on a node which was checked, and that
-// nobody but a user uses: the pod or its PodGroup. Of the pod it is else the claim for extended resources
-// of an earlier attempt; nil if there is none. It prevents the pod from being placed.
+// Unavailable returns an allocated claim that is not available on a node which was checked, and that has no
+// user other than the given one, which is the pod or its PodGroup. If there is no such claim, it returns the
+// pod's claim for extended resources of an earlier attempt, or nil. The claim prevents the pod from being
+// placed.
 func (c *deviceCheck) Unavailable(user types.UID) *resourcev1.ResourceClaim {
 	for _, claim := range c.unavailable {
 		users := claim.Status.ReservedFor
