@@ -29,7 +29,7 @@ TEST_PROGRAMS := busybox bzip2 gcc make
 # Concurrent packages, tested with the race detector. It compiles every dependency again, so packages
 # that import the whole API server are excluded.
 RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/auth/... ./internal/controllers/... \
-	./internal/containerd/... ./internal/datadir/... ./internal/network/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
+	./internal/containerd/... ./internal/datadir/... ./internal/ingress/... ./internal/network/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
 .PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench parity upstream sidecars conformance clients fuzz generate clean

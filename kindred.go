@@ -36,6 +36,9 @@ const (
 	DefaultReserveDisk = 256 << 20
 	// DefaultTerminatedPodGCThreshold is the number of ended pods to keep, upstream's.
 	DefaultTerminatedPodGCThreshold = 12500
+	// DefaultIngressHTTPPort and DefaultIngressHTTPSPort are the ports of Ingresses.
+	DefaultIngressHTTPPort  = 80
+	DefaultIngressHTTPSPort = 443
 )
 
 // Defaults of the history that the store keeps.
@@ -86,6 +89,12 @@ type Options struct {
 	// DNSHosts is a file in the format of /etc/hosts: names that the cluster's DNS answers from it, and
 	// not from the resolvers of this machine.
 	DNSHosts string
+	// Ingress is set if this machine is to serve Ingresses of the class kindred.
+	Ingress bool
+	// IngressAddress is the IP address that it serves them on; all addresses of the machine if empty.
+	IngressAddress string
+	// IngressHTTPPort and IngressHTTPSPort are its ports; DefaultIngressHTTPPort and DefaultIngressHTTPSPort if 0.
+	IngressHTTPPort, IngressHTTPSPort int
 	// NodeName is the name of this machine's node; the host name if empty.
 	NodeName string
 	// KubeletDir is where CSI drivers expect the kubelet's directory, usually /var/lib/kubelet. It

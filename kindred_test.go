@@ -190,6 +190,10 @@ func TestOptionsAreChecked(t *testing.T) {
 		"needed API version":  {DataDir: "x", RuntimeConfig: map[string]string{"apps/v1": "false"}},
 		"kubelet, no node":    {DataDir: "x", KubeletDir: "/var/lib/kubelet", NoNode: true},
 		"kubelet directory":   {DataDir: "x", KubeletDir: "kubelet"},
+		"ingress off":         {DataDir: "x", IngressHTTPPort: 8080},
+		"ingress address":     {DataDir: "x", Ingress: true, IngressAddress: "localhost"},
+		"ingress port":        {DataDir: "x", Ingress: true, IngressHTTPPort: 70000},
+		"ingress ports":       {DataDir: "x", Ingress: true, IngressHTTPSPort: 80},
 		"runtime, no node":    {DataDir: "x", ContainerRuntimeEndpoint: "unix:///run/cri.sock", NoNode: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -89,6 +89,9 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	if config.ServiceCIDR, err = cidr("service", orDefault(o.ServiceCIDR, DefaultServiceCIDR)); err != nil {
 		return config, err
 	}
+	if config.Ingress, err = o.ingress(); err != nil {
+		return config, err
+	}
 	if o.PodCIDR != "" {
 		if config.PodCIDR, err = cidr("pod", o.PodCIDR); err != nil {
 			return config, err
@@ -161,6 +164,34 @@ func (o Options) bindAddress() (net.IP, error) {
 		return nil, invalid("bind address %q is not an IP address", address)
 	}
 	return ip, nil
+}
+
+// ingress returns the configuration of the proxy of Ingresses; nil for none.
+func (o Options) ingress() (*cluster.Ingress, error) {
+	http, https := cmp.Or(o.IngressHTTPPort, DefaultIngressHTTPPort), cmp.Or(o.IngressHTTPSPort, DefaultIngressHTTPSPort)
+	if !o.Ingress {
+		if o.IngressAddress != "" || http != DefaultIngressHTTPPort || https != DefaultIngressHTTPSPort {
+			return nil, invalid("an address or port of Ingresses is given, but Ingresses are not to be served; add --ingress")
+		}
+		return nil, nil
+	}
+	for _, port := range []int{http, https} {
+		if port < 1 || port > 65535 {
+			return nil, invalid("port %d of Ingresses; ports are from 1 to 65535", port)
+		}
+	}
+	if http == https {
+		return nil, invalid("port %d is given for both HTTP and HTTPS of Ingresses", http)
+	}
+	config := &cluster.Ingress{HTTPPort: uint16(http), HTTPSPort: uint16(https)}
+	if o.IngressAddress == "" {
+		return config, nil
+	}
+	var err error
+	if config.Address, err = netip.ParseAddr(o.IngressAddress); err != nil {
+		return nil, invalid("address %q of Ingresses is not an IP address", o.IngressAddress)
+	}
+	return config, nil
 }
 
 func (o Options) nodeName() (string, error) {

@@ -71,6 +71,10 @@ func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "CIDR of this node's pods (default a free /24 of 10.244.0.0/16)")
 	flags.BoolVar(&options.NoDNS, "no-dns", false, "do not serve the cluster's DNS, so that another DNS server can be installed")
 	flags.StringVar(&options.DNSHosts, "dns-hosts", "", "file in the format of /etc/hosts with further names for the cluster's DNS")
+	flags.BoolVar(&options.Ingress, "ingress", false, "serve Ingresses of the class kindred on this machine")
+	flags.StringVar(&options.IngressAddress, "ingress-address", "", "IP address that Ingresses are served on (default all addresses)")
+	flags.IntVar(&options.IngressHTTPPort, "ingress-http-port", kindred.DefaultIngressHTTPPort, "port that Ingresses are served on")
+	flags.IntVar(&options.IngressHTTPSPort, "ingress-https-port", kindred.DefaultIngressHTTPSPort, "port that Ingresses are served on with TLS")
 	options.TerminatedPodGCThreshold = kindred.DefaultTerminatedPodGCThreshold
 	flags.Var((*podThreshold)(&options.TerminatedPodGCThreshold), "terminated-pod-gc-threshold", "how many pods that have ended are kept before the oldest are deleted; 0 keeps all")
 	flags.StringVar(&options.ServiceCIDR, "service-cidr", kindred.DefaultServiceCIDR, "CIDR of the ClusterIPs of Services")

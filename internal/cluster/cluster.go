@@ -99,6 +99,9 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	if err := c.startNodes(ctx, steps); err != nil {
 		return nil, err
 	}
+	if err := c.startIngress(); err != nil {
+		return nil, err
+	}
 	if err := c.awaitReady(ctx); err != nil {
 		return nil, err
 	}

@@ -54,6 +54,8 @@ type Config struct {
 	// empty means none.
 	DNS      bool
 	DNSHosts string
+	// Ingress configures the proxy of Ingresses; nil means none.
+	Ingress *Ingress
 	// SimulatedNodes is how many nodes to simulate.
 	SimulatedNodes int
 	// ReserveDisk is how many bytes must stay free for writes to be accepted.

@@ -59,6 +59,9 @@ func serviceAccountUser(name string) identity {
 // dnsUser is the identity of the cluster's DNS server.
 var dnsUser = identity{serviceAccountUser("cluster-dns").Info, "kindred-dns"}
 
+// ingressUser is the identity of the proxy of Ingresses.
+var ingressUser = identity{serviceAccountUser("ingress").Info, "kindred-ingress"}
+
 // nodeUser returns the identity of a node's agent.
 func nodeUser(name string) identity {
 	return identity{&user.DefaultInfo{Name: "system:node:" + name, Groups: []string{user.NodesGroup, user.AllAuthenticated}}, nodeAgent}

@@ -43,6 +43,7 @@ func Default(features Optional) Policy {
 	p.addOwnership()
 	p.addLocalPath()
 	p.addDNS()
+	p.addIngress()
 	if features.Gangs {
 		p.addGangs()
 	}

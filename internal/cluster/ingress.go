@@ -1,0 +1,48 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"net/netip"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kindred-project/kindred/internal/ingress"
+	"github.com/kindred-project/kindred/internal/ingress/compile"
+)
+
+// Ingress configures the proxy of Ingresses.
+type Ingress struct {
+	// Address is the address that it listens on; the zero Addr is all addresses of the machine.
+	Address             netip.Addr
+	HTTPPort, HTTPSPort uint16
+}
+
+// startIngress starts the proxy of Ingresses if it is configured.
+func (c *Cluster) startIngress() error {
+	config := c.config.Ingress
+	if config == nil {
+		return nil
+	}
+	client, err := kubernetes.NewForConfig(configFor(c.server, ingressUser))
+	if err != nil {
+		return err
+	}
+	events, err := c.recorder(ingressUser, "kindred-ingress")
+	if err != nil {
+		return err
+	}
+	fallback, _ := netip.AddrFromSlice(hostIP())
+	proxy, err := ingress.New(ingress.Options{
+		Client: client, Informers: c.server.Informers(), Events: events, Clock: c.config.Clock, Notice: c.config.Notice,
+		Address: config.Address, Ports: compile.Ports{HTTP: config.HTTPPort, HTTPS: config.HTTPSPort},
+		Node: c.config.NodeName, Fallback: fallback.Unmap(),
+	})
+	if err != nil {
+		return err
+	}
+	c.server.StartInformers()
+	c.parts.start("ingress", c.fail, proxy.Run)
+	return nil
+}
