@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/version"
 
@@ -210,23 +212,28 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
+	var awaitPolicies func(context.Context, types.UID, netip.Addr) error
+	if services != nil {
+		awaitPolicies = services.AwaitPolicies
+	}
 	agent, err := node.New(node.Options{
-		Name:         c.config.NodeName,
-		Client:       client,
-		Endpoint:     m.endpoint,
-		RootDir:      root,
-		LoopFiles:    c.config.Dir.Volumes(),
-		Owner:        m.names.ID,
-		CgroupParent: m.names.PodCgroup,
-		IPs:          []string{address.String()},
-		ExternalIPs:  externalIPs,
-		ServePort:    int32(listener.Addr().(*net.TCPAddr).Port),
-		API:          api,
-		ClusterDNS:   clusterDNS,
-		ResolvConf:   resolvConf(),
-		PodCIDR:      m.podCIDR(),
-		Version:      kubernetesVersion(),
-		Clock:        c.config.Clock,
+		Name:          c.config.NodeName,
+		Client:        client,
+		Endpoint:      m.endpoint,
+		RootDir:       root,
+		LoopFiles:     c.config.Dir.Volumes(),
+		Owner:         m.names.ID,
+		CgroupParent:  m.names.PodCgroup,
+		IPs:           []string{address.String()},
+		ExternalIPs:   externalIPs,
+		ServePort:     int32(listener.Addr().(*net.TCPAddr).Port),
+		API:           api,
+		ClusterDNS:    clusterDNS,
+		ResolvConf:    resolvConf(),
+		PodCIDR:       m.podCIDR(),
+		Version:       kubernetesVersion(),
+		AwaitPolicies: awaitPolicies,
+		Clock:         c.config.Clock,
 	})
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ func TestStaleFlows(t *testing.T) {
 
 // A UDP client that keeps its source port is sent to the next endpoint when its endpoint goes.
 func TestUDPClientFollowsTheEndpoints(t *testing.T) {
-	client, _ := start(t)
+	client, _, _ := start(t)
 	ctx := t.Context()
 	svc, err := client.CoreV1().Services("ns").Get(ctx, "svc", metav1.GetOptions{})
 	if err != nil {

@@ -40,7 +40,7 @@ func health(port int) (string, error) {
 }
 
 func TestHealthCheckNodePort(t *testing.T) {
-	client, events := start(t)
+	client, _, events := start(t)
 	ctx := t.Context()
 	expect := func(port int, want string) {
 		t.Helper()

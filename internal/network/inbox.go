@@ -17,6 +17,8 @@ type changes struct {
 	surroundings bool
 	// policies are the changes of objects that NetworkPolicies depend on, in order.
 	policies []func(*policy.Compiler)
+	// newPolicies is set when NetworkPolicies were added or changed.
+	newPolicies bool
 }
 
 // inbox collects changes until they are taken. Changes during a write are combined into the next.
@@ -41,6 +43,21 @@ func (i inbox) surroundings() {
 
 func (i inbox) policy(change func(*policy.Compiler)) {
 	i.note(func(c *changes) { c.policies = append(c.policies, change) })
+}
+
+// newPolicy notes a NetworkPolicy that was added or changed. It calls close before the change can be taken.
+func (i inbox) newPolicy(change func(*policy.Compiler), close func()) {
+	i.note(func(c *changes) {
+		c.policies, c.newPolicies = append(c.policies, change), true
+		close()
+	})
+}
+
+// look calls f with the changes that have not been taken. No other change is noted meanwhile.
+func (i inbox) look(f func(pending *changes)) {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	f(i.changes)
 }
 
 func (i inbox) note(change func(*changes)) {

@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -50,6 +51,7 @@ type Network struct {
 	options  Options
 	table    *nft.Table
 	policies *policy.Compiler
+	gate     *policy.Gate
 	// datagrams are those of the Services whose rules are to be written.
 	datagrams []service.Datagrams
 	health    healthChecks
@@ -79,6 +81,7 @@ func New(o Options) (*Network, error) {
 	n := &Network{
 		options: o, table: table, ready: make(chan struct{}),
 		inbox:    newInbox(),
+		gate:     policy.NewGate(),
 		policies: policy.New(policy.Options{Node: o.Node, PodRanges: podRanges(o)}),
 		routes:   routes{link: servicesLink(o.Bridge), bridge: o.Bridge, source: gateway(o)},
 	}
@@ -144,6 +147,7 @@ func (n *Network) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		n.letPodsStart(err == nil)
 		if err != nil {
 			klog.ErrorS(err, "Writing the rules of Services; they are tried again in a second")
 			retry.Reset(time.Second)
@@ -181,6 +185,27 @@ func (n *Network) compile(ctx context.Context, changed changes) {
 		change(n.policies)
 	}
 	n.putPolicies()
+}
+
+// AwaitPolicies returns when the policies of a pod of this node are in force for an address. It returns at once if the
+// cluster has no policies. Its error is the cause with which the context ended.
+func (n *Network) AwaitPolicies(ctx context.Context, pod types.UID, address netip.Addr) error {
+	return n.gate.Wait(ctx, policy.Member{Pod: pod, Address: address})
+}
+
+// letPodsStart ends the wait of pods whose policies are in force, if the last write succeeded, and of all pods if
+// there are no policies.
+func (n *Network) letPodsStart(written bool) {
+	if !written && n.policies.HasPolicies() {
+		return
+	}
+	n.inbox.look(func(pending *changes) {
+		var known []policy.Member
+		if written {
+			known = n.policies.Known()
+		}
+		n.gate.Set(known, !n.policies.HasPolicies() && !pending.newPolicies)
+	})
 }
 
 func (n *Network) putPolicies() {

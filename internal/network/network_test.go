@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { os.Exit(netns.Run(m)) }
 const table = "kindred-test"
 
 // start runs the network of a node with one pod that serves on port 8080, and the Service 10.96.0.1:80 of it.
-func start(t *testing.T) (*fake.Clientset, *record.FakeRecorder) {
+func start(t *testing.T) (*fake.Clientset, *Network, *record.FakeRecorder) {
 	t.Helper()
 	bridge := netns.NewBridge(t, "kin-test", netip.MustParsePrefix("10.244.0.0/24"))
 	pod := bridge.Pod(t)
@@ -77,7 +77,7 @@ func start(t *testing.T) (*fake.Clientset, *record.FakeRecorder) {
 		}
 	})
 	<-n.Ready()
-	return client, events
+	return client, n, events
 }
 
 func newService(name, ip string) *v1.Service {
@@ -103,7 +103,7 @@ func eventually(t *testing.T, address string, answers bool) {
 }
 
 func TestServiceFollowsTheAPI(t *testing.T) {
-	client, _ := start(t)
+	client, _, _ := start(t)
 	ctx := t.Context()
 	eventually(t, "10.96.0.1:80", true)
 	slice, err := client.DiscoveryV1().EndpointSlices("ns").Get(ctx, "svc-1", metav1.GetOptions{})
@@ -146,7 +146,7 @@ func TestRulesAndRoutesAreMended(t *testing.T) {
 
 // A Service that the kernel refuses gets an event, and the others are routed.
 func TestRefusedServiceGetsAnEvent(t *testing.T) {
-	client, events := start(t)
+	client, _, events := start(t)
 	bad := newService("bad", "10.96.0.2")
 	bad.Spec.Ports[0].Port = 70000 // the API would not accept it
 	if _, err := client.CoreV1().Services("ns").Create(t.Context(), bad, metav1.CreateOptions{}); err != nil {
@@ -161,6 +161,49 @@ func TestRefusedServiceGetsAnEvent(t *testing.T) {
 		t.Fatal("no event")
 	}
 	eventually(t, "10.96.0.1:80", true)
+}
+
+// TestPodAwaitsPolicies: once there is a policy, a pod waits until the kernel has its address.
+func TestPodAwaitsPolicies(t *testing.T) {
+	client, n, _ := start(t)
+	ctx := t.Context()
+	address := netip.MustParseAddr("10.244.0.9")
+	waits := func() bool {
+		now, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		return n.AwaitPolicies(now, "uid", address) != nil
+	}
+	if waits() {
+		t.Error("a pod waits although there are no policies")
+	}
+	policies := client.NetworkingV1().NetworkPolicies("other")
+	if _, err := policies.Create(ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "deny"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); !waits(); {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("a pod does not wait although there is a policy")
+		}
+	}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", UID: "uid"}, Spec: v1.PodSpec{NodeName: "here"}}
+	pod.Status.PodIPs = []v1.PodIP{{IP: address.String()}}
+	if _, err := client.CoreV1().Pods("ns").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := n.AwaitPolicies(limited, "uid", address); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("nft", "get", "element", "inet", table, "known4", "{ "+address.String()+" }").CombinedOutput(); err != nil {
+		t.Errorf("the wait ended before the address was known: %v: %s", err, out)
+	}
+	if err := policies.Delete(ctx, "deny", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.AwaitPolicies(limited, "another", address); err != nil {
+		t.Errorf("without policies again: %v", err)
+	}
 }
 
 func TestOutermost(t *testing.T) {

@@ -44,7 +44,8 @@ func (n *Network) register() error {
 func (n *Network) registerPolicies() error {
 	f := n.options.Informers
 	return errors.Join(
-		follow(n, f.Networking().V1().NetworkPolicies().Informer(),
+		followWith(n, f.Networking().V1().NetworkPolicies().Informer(),
+			func(change func(*policy.Compiler)) { n.inbox.newPolicy(change, n.gate.Close) },
 			n.setPolicy,
 			func(c *policy.Compiler, p *networkingv1.NetworkPolicy) { c.DeletePolicy(p.Namespace, p.Name) }),
 		follow(n, f.Core().V1().Pods().Informer(),
@@ -68,7 +69,12 @@ func (n *Network) setPolicy(c *policy.Compiler, p *networkingv1.NetworkPolicy) {
 
 // follow passes each state of the objects of a kind to the compiler of policies.
 func follow[T any](n *Network, informer cache.SharedIndexInformer, set, remove func(*policy.Compiler, *T)) error {
-	put := func(o any) { n.inbox.policy(func(c *policy.Compiler) { set(c, o.(*T)) }) }
+	return followWith(n, informer, n.inbox.policy, set, remove)
+}
+
+// followWith is follow, with another function that notes objects that were added or changed.
+func followWith[T any](n *Network, informer cache.SharedIndexInformer, note func(func(*policy.Compiler)), set, remove func(*policy.Compiler, *T)) error {
+	put := func(o any) { note(func(c *policy.Compiler) { set(c, o.(*T)) }) }
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    put,
 		UpdateFunc: func(_, now any) { put(now) },

@@ -4,11 +4,13 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/version"
@@ -51,6 +53,9 @@ type Options struct {
 	ResolvConf string
 	// PodCIDR is the node's pod range, which a new Node object gets. If empty, it gets none.
 	PodCIDR string
+	// AwaitPolicies returns when the NetworkPolicies of a pod are in force for one of its addresses, which the API has.
+	// Containers are started after that. If it is nil, or the pod is in the node's network, they start at once.
+	AwaitPolicies func(ctx context.Context, pod types.UID, address netip.Addr) error
 	// Labels are set on the Node object at each start of the agent, Taints only when it is created.
 	Labels map[string]string
 	Taints []v1.Taint

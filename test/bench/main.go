@@ -72,6 +72,7 @@ func figures() []figure {
 		{name: "undelete-100000", what: "undeletion of an owner with 100,000 dependents", unit: "s", target: 300, measure: undelete(20 * dependents)},
 		{name: "undelete-list", what: "list of 5,000 deletions that can be undone", unit: "s", target: 1, measure: undeleteList},
 		{name: "pod-start", what: "real pod, create to Ready, median of 20", unit: "s", target: 0.25, measure: podStart},
+		{name: "pod-start-policies", what: "the same in a cluster with NetworkPolicies", unit: "s", target: 0.25, measure: podStartWithPolicies},
 		{name: "claim", what: "claim and real pod, create to Ready, median of 20", unit: "s", target: 0.3, measure: claimToReady},
 		{name: "pod-stop", what: "real pod that obeys TERM, delete to gone, median of 20", unit: "s", target: 0.3, measure: podStop},
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
@@ -31,18 +32,30 @@ const (
 const exitOnTERM = `trap exit TERM; while :; do sleep 0.1 & wait; done`
 
 func podStart(ctx context.Context, b *bench) (float64, error) {
-	started, _, err := podTimes(ctx, b)
+	started, _, err := podTimes(ctx, b, nothingBefore)
+	return median(started).Seconds(), err
+}
+
+// podStartWithPolicies measures pods that a policy isolates, whose start therefore waits for its rules.
+func podStartWithPolicies(ctx context.Context, b *bench) (float64, error) {
+	started, _, err := podTimes(ctx, b, func(ctx context.Context, client kubernetes.Interface) error {
+		policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "deny"}}
+		_, err := client.NetworkingV1().NetworkPolicies(metav1.NamespaceDefault).Create(ctx, policy, metav1.CreateOptions{})
+		return err
+	})
 	return median(started).Seconds(), err
 }
 
 func podStop(ctx context.Context, b *bench) (float64, error) {
-	_, stopped, err := podTimes(ctx, b)
+	_, stopped, err := podTimes(ctx, b, nothingBefore)
 	return median(stopped).Seconds(), err
 }
 
-// podTimes starts and stops real pods, and measures the time from create to Ready and from delete
+func nothingBefore(context.Context, kubernetes.Interface) error { return nil }
+
+// podTimes prepares a cluster, starts and stops real pods, and measures the time from create to Ready and from delete
 // until the API no longer has the pod.
-func podTimes(ctx context.Context, b *bench) (started, stopped []time.Duration, err error) {
+func podTimes(ctx context.Context, b *bench, prepare func(context.Context, kubernetes.Interface) error) (started, stopped []time.Duration, err error) {
 	archive := filepath.Join(b.scratch, "busybox.tar")
 	if err := images.Busybox(archive, image); err != nil {
 		return nil, nil, err
@@ -54,6 +67,9 @@ func podTimes(ctx context.Context, b *bench) (started, stopped []time.Duration, 
 	defer c.stop()
 	if out, err := c.run("image", "load", archive); err != nil {
 		return nil, nil, fmt.Errorf("load the image: %w: %s", err, out)
+	}
+	if err := prepare(ctx, client); err != nil {
+		return nil, nil, err
 	}
 	if _, _, err := onePod(ctx, client, "warm-up"); err != nil {
 		return nil, nil, err

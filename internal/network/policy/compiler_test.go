@@ -177,17 +177,37 @@ func TestGate(t *testing.T) {
 	g, a := NewGate(), netip.MustParseAddr("10.0.0.1")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error)
-	go func() { done <- g.Wait(ctx, a) }()
-	g.Set([]netip.Addr{netip.MustParseAddr("10.0.0.2")})
-	g.Set([]netip.Addr{a})
+	go func() { done <- g.Wait(ctx, Member{"new", a}) }()
+	g.Set([]Member{{"old", a}, {"new", netip.MustParseAddr("10.0.0.2")}}, false)
+	g.Set([]Member{{"new", a}}, false)
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	g.Set(nil)
+	g.Set(nil, false)
 	stopped := errors.New("stopped")
 	cancel(stopped)
-	if err := g.Wait(ctx, a); !errors.Is(err, stopped) {
+	if err := g.Wait(ctx, Member{"new", a}); !errors.Is(err, stopped) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestGateWithoutPolicies: pods do not wait as long as there are no policies.
+func TestGateWithoutPolicies(t *testing.T) {
+	g := NewGate()
+	passes := func() bool {
+		passes, _ := g.passes(Member{"pod", netip.MustParseAddr("10.0.0.1")})
+		return passes
+	}
+	if passes() {
+		t.Error("open before the first write")
+	}
+	g.Set(nil, true)
+	if !passes() {
+		t.Error("closed without policies")
+	}
+	g.Close()
+	if passes() {
+		t.Error("open after Close")
 	}
 }
 

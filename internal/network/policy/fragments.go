@@ -8,10 +8,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/knftables"
 
 	"github.com/kindred-project/kindred/internal/network/nft"
@@ -214,16 +214,22 @@ func (c *Compiler) guardFragment() (f nft.Fragment) {
 	return f
 }
 
-// Known returns the addresses of the node's pods. Their policies are in the fragments that Changes has returned.
-func (c *Compiler) Known() []netip.Addr {
-	var known []netip.Addr
+// Known returns the node's pods with their addresses. Their policies are in the fragments that Changes has returned.
+func (c *Compiler) Known() []Member {
+	var known []Member
 	for _, p := range c.pods {
-		if p.local {
-			known = append(known, p.addresses...)
+		if !p.local {
+			continue
+		}
+		for _, a := range p.addresses {
+			known = append(known, Member{types.UID(p.uid), a})
 		}
 	}
 	return known
 }
+
+// HasPolicies reports whether there is any policy.
+func (c *Compiler) HasPolicies() bool { return len(c.policies) > 0 }
 
 // Base returns the part that the fragments of all sources need: the chains that the kernel calls, with the maps of
 // isolated pods.

@@ -36,7 +36,7 @@ func (e *startError) Error() string { return runtime.Message(e.err) }
 // Failure of the container.
 // On failure: an event (package image records those about images) and a Failure of the container.
 // A run that was created and could not be started stays, with RunMemory.StartFailed: it counts as
-// a restart. If the pod is to stop, nothing more is created and no failure is left. A start that
+// a restart. One that the pod's NetworkPolicies were missing for stays without it, and is removed and started again. If the pod is to stop, nothing more is created and no failure is left. A start that
 // an agent crash interrupts leaves a created or exited run without StartFailed, which Decide
 // removes and starts again.
 func (w *Worker) startContainer(ctx context.Context, t task) func(*Memory) {
@@ -97,15 +97,18 @@ func (w *Worker) tryStart(ctx context.Context, t task) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// From here on the start is not cancelled: the runtime would count it as failed.
-	ctx = context.WithoutCancel(ctx)
+	// From here on calls are not cancelled: the runtime would count the start as failed.
+	uncancelled := context.WithoutCancel(ctx)
 	service := w.parts.Runtime.Service()
-	id, err := service.CreateContainer(ctx, sandbox.ID, config, sandboxConfig)
+	id, err := service.CreateContainer(uncancelled, sandbox.ID, config, sandboxConfig)
 	if err != nil {
 		return &startError{reason: reasonCreate, err: err}
 	}
 	w.event(t.pod, t.Container, v1.EventTypeNormal, "Created", "Container created")
-	if err := service.StartContainer(ctx, id); err != nil {
+	if err := w.awaitPolicies(ctx, t.pod, sandbox); err != nil {
+		return &startError{reason: reasonRun, err: err}
+	}
+	if err := service.StartContainer(uncancelled, id); err != nil {
 		return &startError{reason: reasonRun, err: err, run: id}
 	}
 	w.event(t.pod, t.Container, v1.EventTypeNormal, "Started", "Container started")

@@ -6,6 +6,7 @@ package pod
 import (
 	"context"
 	"maps"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -50,6 +51,9 @@ type Parts struct {
 	Cgroups     Cgroups
 	// RuntimeHandler returns the runtime handler of a RuntimeClass.
 	RuntimeHandler func(ctx context.Context, class string) (string, error)
+	// AwaitPolicies returns when the NetworkPolicies of a pod are in force for one of its addresses. It is nil if the
+	// node applies none.
+	AwaitPolicies func(ctx context.Context, pod types.UID, address netip.Addr) error
 }
 
 // Worker runs one pod.

@@ -1,0 +1,50 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/node/runtime"
+)
+
+// policiesLimit is the longest time that one start of a container waits for the pod's NetworkPolicies.
+const policiesLimit = 10 * time.Second
+
+// errPoliciesMissing is the message of a container that was not started, because that would leave the pod unprotected.
+var errPoliciesMissing = errors.New("the pod's NetworkPolicies are not in force after 10 seconds, will retry; the log of kindred says why")
+
+// awaitPolicies returns when the pod's NetworkPolicies are in force for the addresses of its sandbox. The worker
+// publishes these addresses in the round that launches the start.
+func (w *Worker) awaitPolicies(ctx context.Context, pod *v1.Pod, sandbox runtime.Sandbox) error {
+	if w.parts.AwaitPolicies == nil || pod.Spec.HostNetwork {
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := w.parts.Clock.NewTimer(policiesLimit)
+	defer limit.Stop()
+	go func() {
+		select {
+		case <-limit.C():
+			cancel(errPoliciesMissing)
+		case <-ctx.Done():
+		}
+	}()
+	for _, ip := range sandbox.IPs {
+		address, err := netip.ParseAddr(ip)
+		if err != nil {
+			continue // the API does not have it either
+		}
+		if err := w.parts.AwaitPolicies(ctx, pod.UID, address.Unmap()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
