@@ -54,6 +54,17 @@ func TestAListNamesNothingUnknown(t *testing.T) {
 	}
 }
 
+// TestSpecsOfAReport: only specs are listed, without the steps around them.
+func TestSpecsOfAReport(t *testing.T) {
+	report := types.Report{SpecReports: types.SpecReports{
+		spec(podSpec, types.SpecStateSkipped, ""), spec(otherSpec, types.SpecStatePassed, ""),
+		{LeafNodeType: types.NodeTypeBeforeSuite, LeafNodeText: "setup"},
+	}}
+	if got := specsOf(report); !slices.Equal(got, []string{otherSpec, podSpec}) {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestThePatternMatchesExactly: ginkgo matches the pattern against the suite's description and the
 // spec's name.
 func TestThePatternMatchesExactly(t *testing.T) {

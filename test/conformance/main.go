@@ -29,6 +29,7 @@ type run struct {
 	against     string
 	runtime     string
 	simulated   int
+	every       bool
 	processes   int
 	repeat      int
 	record      bool
@@ -61,6 +62,7 @@ func parse() (*run, error) {
 	flag.StringVar(&r.focus, "focus", "", "run the specs whose names match this regular expression")
 	flag.StringVar(&r.skip, "skip", "", "but not those that match this one")
 	flag.StringVar(&r.file, "specs", "", "run the specs that this file lists")
+	flag.BoolVar(&r.every, "all", false, "choose from all specs of the suite, not only the conformance specs; nothing is recorded")
 	flag.StringVar(&r.against, "against", "kindred", "what to test: kindred, or upstream's own control plane and kubelet")
 	flag.StringVar(&r.runtime, "runtime", "built", "the node's containerd: built from its module, or that of the system")
 	flag.IntVar(&r.simulated, "simulated-nodes", 0, "test so many simulated nodes instead of a real one")
@@ -82,7 +84,7 @@ func parse() (*run, error) {
 		return nil, errors.New("only Kindred has simulated nodes")
 	}
 	// The page shows the results of a commit with the runtime that it names.
-	r.record = r.record && r.runtime == "built" && r.binary == defaultBinary
+	r.record = r.record && !r.every && r.runtime == "built" && r.binary == defaultBinary
 	return r, nil
 }
 
@@ -95,7 +97,13 @@ func (r *run) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	specs, err := r.of(all)
+	candidates := all
+	if r.every {
+		if candidates, err = r.suiteSpecs(ctx); err != nil {
+			return err
+		}
+	}
+	specs, err := r.of(candidates)
 	if err != nil {
 		return err
 	}

@@ -5,14 +5,17 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/onsi/ginkgo/v2/types"
 	"sigs.k8s.io/yaml"
 )
 
@@ -35,6 +38,41 @@ func conformanceSpecs(kubernetes string) ([]string, error) {
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
+}
+
+// suiteSpecs returns the names of all specs of the suite, as ginkgo reports them without running them.
+func (r *run) suiteSpecs(ctx context.Context) ([]string, error) {
+	programs, err := buildPrograms(ctx, r.dir, filepath.Join(r.dir, "bin"))
+	if err != nil {
+		return nil, err
+	}
+	out, err := os.MkdirTemp("", "conformance-specs-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(out)
+	cmd := exec.CommandContext(ctx, programs.ginkgo, "--dry-run", "--silence-skips", "--output-dir="+out, "--json-report=report.json",
+		programs.suite, "--", "--provider=skeleton", "--kubeconfig="+os.DevNull)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("list the specs of the suite: %w: %s", err, firstLines(string(text)))
+	}
+	report, err := readReport(filepath.Join(out, "report.json"))
+	if err != nil {
+		return nil, err
+	}
+	return specsOf(report), nil
+}
+
+// specsOf returns the names of the specs in a report, sorted.
+func specsOf(report types.Report) []string {
+	var names []string
+	for _, spec := range report.SpecReports {
+		if spec.LeafNodeType == types.NodeTypeIt {
+			names = append(names, spec.FullText())
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // selection chooses the specs of a run.
@@ -66,7 +104,7 @@ func (s selection) of(all []string) ([]string, error) {
 		}
 	}
 	if len(selected) == 0 {
-		return nil, errors.New("no conformance spec has a name that matches FOCUS and not SKIP")
+		return nil, errors.New("no spec has a name that matches FOCUS and not SKIP")
 	}
 	return selected, nil
 }
