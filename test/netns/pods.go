@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -82,7 +83,28 @@ func (b *Bridge) Pod(t *testing.T) *Pod {
 		p.configure(t, netip.PrefixFrom(address, r.Bits()), b.Gateways[i])
 		p.Addresses = append(p.Addresses, address)
 	}
+	p.awaitUp(t, name)
 	return p
+}
+
+// awaitUp waits until both ends of the pod's link are operational. Before that, they drop packets, and a bridge does
+// not forward to the port.
+func (p *Pod) awaitUp(t *testing.T, name string) {
+	t.Helper()
+	awaitUp(t, name)
+	p.Do(t, func() { awaitUp(t, "eth0") })
+}
+
+func awaitUp(t *testing.T, name string) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(5 * time.Millisecond) {
+		link, err := netlink.LinkByName(name)
+		must(t, err)
+		if link.Attrs().OperState == netlink.OperUp {
+			return
+		}
+	}
+	t.Fatalf("the link %s does not become operational", name)
 }
 
 // NewMachine creates a namespace that is not on the bridge: another machine on a network with this one, which has
@@ -95,6 +117,7 @@ func NewMachine(t *testing.T, name string, address netip.Prefix) *Pod {
 	addAddress(t, host, netip.PrefixFrom(gateway, address.Bits()))
 	p.configure(t, address, gateway)
 	p.Addresses = []netip.Addr{address.Addr()}
+	p.awaitUp(t, name)
 	return p
 }
 
@@ -154,10 +177,14 @@ func addAddress(t *testing.T, link netlink.Link, address netip.Prefix) {
 // noDAD is IFA_F_NODAD: an IPv6 address is usable at once.
 const noDAD = 0x02
 
-// Do runs a function in the pod's namespace. Sockets that it opens stay there. The function must not start
-// goroutines that open sockets.
+// Do runs a function in the pod's namespace, or in the test's own if the pod is nil. Sockets that it opens stay there.
+// The function must not start goroutines that open sockets.
 func (p *Pod) Do(t *testing.T, do func()) {
 	t.Helper()
+	if p == nil {
+		do()
+		return
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	here, err := netns.Get()
@@ -172,17 +199,7 @@ func (p *Pod) Do(t *testing.T, do func()) {
 // separated by a space, until the test ends.
 func (p *Pod) Serve(t *testing.T, name string, port int) {
 	t.Helper()
-	var tcp net.Listener
-	var udp net.PacketConn
-	p.Do(t, func() {
-		var config net.ListenConfig
-		var err error
-		tcp, err = config.Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port))
-		must(t, err)
-		udp, err = config.ListenPacket(context.Background(), "udp", fmt.Sprintf(":%d", port))
-		must(t, err)
-	})
-	t.Cleanup(func() { _, _ = tcp.Close(), udp.Close() })
+	tcp, udp := p.listen(t, port)
 	go func() {
 		for {
 			conn, err := tcp.Accept()
@@ -205,18 +222,67 @@ func (p *Pod) Serve(t *testing.T, name string, port int) {
 	}()
 }
 
+// listen opens a port for TCP and UDP until the test ends.
+func (p *Pod) listen(t *testing.T, port int) (tcp net.Listener, udp net.PacketConn) {
+	t.Helper()
+	p.Do(t, func() {
+		var config net.ListenConfig
+		var err error
+		tcp, err = config.Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port))
+		must(t, err)
+		udp, err = config.ListenPacket(context.Background(), "udp", fmt.Sprintf(":%d", port))
+		must(t, err)
+	})
+	t.Cleanup(func() { _, _ = tcp.Close(), udp.Close() })
+	return tcp, udp
+}
+
+// Echo sends back what it receives on ports, by TCP and UDP, until the test ends.
+func (p *Pod) Echo(t *testing.T, ports ...int) {
+	t.Helper()
+	for _, port := range ports {
+		tcp, udp := p.listen(t, port)
+		go echoStreams(tcp)
+		go echoPackets(udp)
+	}
+}
+
+func echoStreams(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			_, _ = io.Copy(conn, conn)
+		}()
+	}
+}
+
+func echoPackets(l net.PacketConn) {
+	buffer := make([]byte, 128)
+	for {
+		n, from, err := l.ReadFrom(buffer)
+		if err != nil {
+			return
+		}
+		_, _ = l.WriteTo(buffer[:n], from)
+	}
+}
+
+// Dial connects to an address from the pod, or from the test's own namespace if the pod is nil.
+func (p *Pod) Dial(t *testing.T, network, address string, timeout time.Duration) (conn net.Conn, err error) {
+	t.Helper()
+	p.Do(t, func() { conn, err = (&net.Dialer{Timeout: timeout}).Dial(network, address) })
+	return conn, err
+}
+
 // Ask connects to an address that Serve may answer, from the pod, or from the test's own namespace if the pod is
 // nil, and returns the answer.
 func (p *Pod) Ask(t *testing.T, network, address string, timeout time.Duration) (string, error) {
 	t.Helper()
-	var conn net.Conn
-	var err error
-	dial := func() { conn, err = (&net.Dialer{Timeout: timeout}).Dial(network, address) }
-	if p == nil {
-		dial()
-	} else {
-		p.Do(t, dial)
-	}
+	conn, err := p.Dial(t, network, address, timeout)
 	if err != nil {
 		return "", err
 	}

@@ -36,7 +36,12 @@ type Objects struct {
 // Compile returns the fragments of all objects, by their source. Errors are those of [Compiler.SetPolicy].
 func Compile(o Options, all Objects) (map[string]nft.Fragment, []error) {
 	c := New(o)
-	var errs []error
+	errs := c.set(all)
+	return c.Changes(), errs
+}
+
+// set adds or changes objects.
+func (c *Compiler) set(all Objects) (errs []error) {
 	for _, ns := range all.Namespaces {
 		c.SetNamespace(ns)
 	}
@@ -51,7 +56,7 @@ func Compile(o Options, all Objects) (map[string]nft.Fragment, []error) {
 			errs = append(errs, err)
 		}
 	}
-	return c.Changes(), errs
+	return errs
 }
 
 // Compiler has the objects, and knows which fragments changed. It is not safe for concurrent use.

@@ -250,16 +250,8 @@ func BenchmarkCompile(b *testing.B) {
 func BenchmarkChange(b *testing.B) {
 	all := large(500)
 	c := New(options)
-	for _, ns := range all.Namespaces {
-		c.SetNamespace(ns)
-	}
-	for _, p := range all.Pods {
-		c.SetPod(p)
-	}
-	for _, np := range all.Policies {
-		if err := c.SetPolicy(np); err != nil {
-			b.Fatal(err)
-		}
+	if errs := c.set(all); len(errs) > 0 {
+		b.Fatal(errs)
 	}
 	c.Changes()
 	for i := 0; b.Loop(); i++ {

@@ -7,13 +7,13 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
-	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,25 +29,16 @@ func TestMain(m *testing.M) { os.Exit(netns.Run(m)) }
 // machine is a node with a bridge, as the namespace of the test: the rules are written there.
 type machine struct {
 	t        *testing.T
-	bridge   netlink.Link
+	bridge   *netns.Bridge
 	table    *nft.Table
 	compiler *Compiler
 }
 
-const gateway = "10.0.0.100"
+// gateway is the address of the machine on its bridge.
+const gateway = "10.0.0.1"
 
 func newMachine(t *testing.T) *machine {
-	netns.Required(t)
-	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}
-	must(t, netlink.LinkAdd(bridge))
-	t.Cleanup(func() { must(t, netlink.LinkDel(bridge)) })
-	for _, a := range []string{gateway + "/24", "fd00::100/64"} {
-		must(t, netlink.AddrAdd(bridge, address(t, a)))
-	}
-	must(t, netlink.LinkSetUp(bridge))
-	for _, s := range []string{"net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"} {
-		must(t, os.WriteFile("/proc/sys/"+s, []byte("1"), 0o644))
-	}
+	bridge := netns.NewBridge(t, "br0", netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64"))
 	table, err := nft.Open("kindred-test")
 	must(t, err)
 	t.Cleanup(func() { must(t, table.Delete(context.Background())) })
@@ -62,13 +53,6 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func address(t *testing.T, s string) *netlink.Addr {
-	a, err := netlink.ParseAddr(s)
-	must(t, err)
-	a.Flags = unix.IFA_F_NODAD
-	return a
 }
 
 func (m *machine) write() {
@@ -90,162 +74,45 @@ func (m *machine) apply(policies ...*networkingv1.NetworkPolicy) {
 	m.write()
 }
 
-// node is the machine itself as a client.
-var node *host
-
-// host is a namespace with one address in each family.
+// host is a pod on the bridge, another machine, or the machine itself, which is node.
 type host struct {
+	*netns.Pod
 	name   string
-	ns     *os.File
 	v4, v6 string
 }
 
-// connect adds a namespace with a link to the bridge.
-func (m *machine) connect(name string, number int) *host {
-	h := m.namespace(name, fmt.Sprint("10.0.0.", number), fmt.Sprintf("fd00::%d", number))
-	link := m.plug(h, gateway)
-	must(m.t, netlink.LinkSetMaster(link, m.bridge))
-	must(m.t, netlink.LinkSetHairpin(link, true))
-	h.echo(m.t, 7)
-	for range 20 { // until the bridge forwards to its new port
-		if node.reaches(m.t, "udp", h.v4, 7) && node.reaches(m.t, "udp", h.v6, 7) {
-			return h
-		}
-	}
-	m.t.Fatalf("the bridge does not reach %s", name)
-	return nil
+// node is the machine itself, whose namespace is that of the test.
+var node = &host{v4: gateway}
+
+// connect adds a pod. The addresses of pods are those after the gateway, in order.
+func (m *machine) connect(name string) *host {
+	p := m.bridge.Pod(m.t)
+	return &host{Pod: p, name: name, v4: p.Addresses[0].String(), v6: p.Addresses[1].String()}
 }
 
-// namespace is made by a thread that ends with it.
-func (m *machine) namespace(name, v4, v6 string) *host {
-	h := &host{name: name, v4: v4, v6: v6}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			h.ns, err = threadNamespace()
-		}
-		done <- err
-	}()
-	must(m.t, <-done)
-	m.t.Cleanup(func() { h.ns.Close() })
-	return h
-}
+// patience is the time after which a packet counts as dropped. An answer that is expected may take longer on a busy
+// machine: longPatience.
+const (
+	patience     = 300 * time.Millisecond
+	longPatience = 3 * time.Second
+)
 
-func threadNamespace() (*os.File, error) {
-	return os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
-}
-
-// plug links the namespace with the machine, and returns the machine's end.
-func (m *machine) plug(h *host, router string) netlink.Link {
-	must(m.t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: h.name}, PeerName: "eth0"}))
-	inner, err := netlink.LinkByName("eth0")
-	must(m.t, err)
-	must(m.t, netlink.LinkSetNsFd(inner, int(h.ns.Fd())))
-	outer, err := netlink.LinkByName(h.name)
-	must(m.t, err)
-	m.t.Cleanup(func() { must(m.t, netlink.LinkDel(outer)) })
-	must(m.t, netlink.LinkSetUp(outer))
-	h.do(m.t, func() {
-		for _, name := range []string{"lo", "eth0"} {
-			link, err := netlink.LinkByName(name)
-			must(m.t, err)
-			must(m.t, netlink.LinkSetUp(link))
-			inner = link
-		}
-		must(m.t, netlink.AddrAdd(inner, address(m.t, h.v4+"/24")))
-		must(m.t, netlink.AddrAdd(inner, address(m.t, h.v6+"/64")))
-		must(m.t, netlink.RouteAdd(&netlink.Route{LinkIndex: inner.Attrs().Index, Gw: net.ParseIP(router)}))
-	})
-	return outer
-}
-
-// do runs a function in the namespace. Sockets that it opens stay there.
-func (h *host) do(t *testing.T, f func()) {
+// reaches reports whether the host gets an answer in time.
+func (h *host) reaches(t *testing.T, network, to string, port int, limit time.Duration) bool {
 	t.Helper()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // without unlock: the thread ends
-		err := unix.Setns(int(h.ns.Fd()), unix.CLONE_NEWNET)
-		if err == nil {
-			f()
-		}
-		done <- err
-	}()
-	must(t, <-done)
-}
-
-// echo answers on ports of the host, with TCP and UDP.
-func (h *host) echo(t *testing.T, ports ...int) {
-	t.Helper()
-	h.do(t, func() {
-		for _, port := range ports {
-			l, err := net.Listen("tcp", fmt.Sprint(":", port))
-			must(t, err)
-			u, err := net.ListenPacket("udp", fmt.Sprint(":", port))
-			must(t, err)
-			t.Cleanup(func() { l.Close(); u.Close() })
-			go serveTCP(l)
-			go serveUDP(u)
-		}
-	})
-}
-
-func serveTCP(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			b := make([]byte, 100)
-			for n, err := c.Read(b); err == nil; n, err = c.Read(b) {
-				_, _ = c.Write(b[:n])
-			}
-			c.Close()
-		}()
-	}
-}
-
-func serveUDP(u net.PacketConn) {
-	b := make([]byte, 100)
-	for {
-		n, from, err := u.ReadFrom(b)
-		if err != nil {
-			return
-		}
-		_, _ = u.WriteTo(b[:n], from)
-	}
-}
-
-const patience = 300 * time.Millisecond
-
-// reaches reports whether the host gets an answer.
-func (h *host) reaches(t *testing.T, network, to string, port int) bool {
-	t.Helper()
-	var c net.Conn
-	var err error
-	dial := func() {
-		c, err = (&net.Dialer{Timeout: patience}).Dial(network, net.JoinHostPort(to, fmt.Sprint(port)))
-	}
-	if h == nil {
-		dial()
-	} else {
-		h.do(t, dial)
-	}
+	c, err := h.Dial(t, network, net.JoinHostPort(to, fmt.Sprint(port)), limit)
 	if err != nil {
 		return false
 	}
 	defer c.Close()
-	return answers(c, "ping")
+	return answers(c, "ping", limit)
 }
 
-func answers(c net.Conn, message string) bool {
+func answers(c net.Conn, message string, limit time.Duration) bool {
 	if _, err := c.Write([]byte(message)); err != nil {
 		return false
 	}
-	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_ = c.SetReadDeadline(time.Now().Add(limit))
 	b := make([]byte, 100)
 	n, err := c.Read(b)
 	return err == nil && string(b[:n]) == message
@@ -254,14 +121,32 @@ func answers(c net.Conn, message string) bool {
 // expect fails the test unless the host reaches exactly what is listed.
 func (h *host) expect(t *testing.T, want bool, to string, port int, networks ...string) {
 	t.Helper()
+	limit := patience
+	if want {
+		limit = longPatience
+	}
 	for _, network := range networks {
-		if got := h.reaches(t, network, to, port); got != want {
+		if got := h.reaches(t, network, to, port, limit); got != want {
 			t.Errorf("%s port %d of %s: reached %t, want %t", network, port, to, got, want)
 		}
 	}
 }
 
-// pod is the object for a host, with its name as label.
+// expectOf fails the test unless the host reaches the allowed ports of another one, such as "tcp/80", at all its
+// addresses, and none of the forbidden ones.
+func (h *host) expectOf(t *testing.T, of *host, allowed, forbidden []string) {
+	t.Helper()
+	for _, address := range []string{of.v4, of.v6} {
+		for i, where := range append(allowed, forbidden...) {
+			network, text, _ := strings.Cut(where, "/")
+			port, err := strconv.Atoi(text)
+			must(t, err)
+			h.expect(t, i < len(allowed), address, port, network)
+		}
+	}
+}
+
+// pod is the API's object of a host, with its name as label.
 func (h *host) pod(namespace string, ports ...corev1.ContainerPort) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: h.name, Labels: map[string]string{"pod": h.name}},

@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kindred-project/kindred/internal/network/nft"
+	"github.com/kindred-project/kindred/test/netns"
 )
 
 const (
@@ -28,8 +28,8 @@ const (
 
 func TestIngress(t *testing.T) {
 	m := newMachine(t)
-	a, b, web := m.connect("a", 1), m.connect("b", 2), m.connect("web", 3)
-	web.echo(t, 80, 81, 82)
+	a, b, web := m.connect("a"), m.connect("b"), m.connect("web")
+	web.Echo(t, 80, 81, 82)
 	for _, h := range []*host{a, b, web} {
 		m.compiler.SetPod(h.pod("default", corev1.ContainerPort{Name: "http", ContainerPort: 82, Protocol: corev1.ProtocolTCP}))
 	}
@@ -50,14 +50,8 @@ func TestIngress(t *testing.T) {
 		{From: []networkingv1.NetworkPolicyPeer{{PodSelector: label("pod", "b")}}, Ports: numbered(corev1.ProtocolTCP, intstr.FromString("http"))},
 	}
 	m.apply(allow)
-	for _, to := range []string{web.v4, web.v6} {
-		a.expect(t, true, to, 80, "tcp")
-		a.expect(t, false, to, 80, "udp")
-		a.expect(t, false, to, 81, "tcp")
-		a.expect(t, false, to, 82, "tcp")
-		b.expect(t, true, to, 82, "tcp")
-		b.expect(t, false, to, 80, "tcp")
-	}
+	a.expectOf(t, web, []string{"tcp/80"}, []string{"udp/80", "tcp/81", "tcp/82"})
+	b.expectOf(t, web, []string{"tcp/82"}, []string{"tcp/80"})
 
 	m.compiler.DeletePolicy("default", "deny")
 	m.compiler.DeletePolicy("default", "allow")
@@ -67,9 +61,9 @@ func TestIngress(t *testing.T) {
 
 func TestEgress(t *testing.T) {
 	m := newMachine(t)
-	a, web := m.connect("a", 1), m.connect("web", 3)
-	web.echo(t, 80, 82)
-	m.listen(t, 53)
+	a, web := m.connect("a"), m.connect("web")
+	web.Echo(t, 80, 82)
+	node.Echo(t, 53)
 	m.compiler.SetPod(a.pod("default"))
 	m.compiler.SetPod(web.pod("default", corev1.ContainerPort{Name: "http", ContainerPort: 82, Protocol: corev1.ProtocolTCP}))
 	m.compiler.SetSlice(dnsSlice(gateway, 53))
@@ -89,28 +83,16 @@ func TestEgress(t *testing.T) {
 		},
 	}
 	m.apply(allow)
-	for _, to := range []string{web.v4, web.v6} {
-		a.expect(t, true, to, 82, "tcp")
-		a.expect(t, false, to, 82, "udp")
-		a.expect(t, false, to, 80, "tcp")
-	}
+	a.expectOf(t, web, []string{"tcp/82"}, []string{"udp/82", "tcp/80"})
 	a.expect(t, true, gateway, 53, "udp")
 	a.expect(t, false, gateway, 53, "tcp")
-}
-
-// listen answers on the machine.
-func (m *machine) listen(t *testing.T, port int) {
-	self, err := threadNamespace()
-	must(t, err)
-	t.Cleanup(func() { self.Close() })
-	(&host{ns: self}).echo(t, port)
 }
 
 // A Service's translation comes before egress, its masquerading after ingress. A pod always reaches itself.
 func TestTranslatedAddresses(t *testing.T) {
 	m := newMachine(t)
-	a, web := m.connect("a", 1), m.connect("web", 3)
-	web.echo(t, 80)
+	a, web := m.connect("a"), m.connect("web")
+	web.Echo(t, 80)
 	m.compiler.SetPod(a.pod("default"))
 	m.compiler.SetPod(web.pod("default"))
 	m.write()
@@ -146,8 +128,8 @@ func otherTable(t *testing.T, chains string) {
 // Rules of somebody else may exempt packets from connection tracking, but not from policies.
 func TestUntrackedPackets(t *testing.T) {
 	m := newMachine(t)
-	a, web := m.connect("a", 1), m.connect("web", 3)
-	web.echo(t, 80)
+	a, web := m.connect("a"), m.connect("web")
+	web.Echo(t, 80)
 	m.compiler.SetPod(a.pod("default"))
 	m.compiler.SetPod(web.pod("default"))
 	m.write()
@@ -160,19 +142,17 @@ func TestUntrackedPackets(t *testing.T) {
 // A server that sends without being asked is cut off as well.
 func TestPushingServerIsCut(t *testing.T) {
 	m := newMachine(t)
-	a, web := m.connect("a", 1), m.connect("web", 3)
+	a, web := m.connect("a"), m.connect("web")
 	m.compiler.SetPod(a.pod("default"))
 	m.compiler.SetPod(web.pod("default"))
 	m.write()
-	self, err := threadNamespace()
-	must(t, err)
-	defer self.Close()
-	for _, server := range []*host{web, {ns: self, v4: gateway}} {
+	for _, server := range []*host{web, node} {
 		var l, client net.PacketConn
-		server.do(t, func() { l, err = net.ListenPacket("udp", ":91") })
+		var err error
+		server.Do(t, func() { l, err = net.ListenPacket("udp", ":91") })
 		must(t, err)
 		defer l.Close()
-		a.do(t, func() { client, err = net.ListenPacket("udp", a.v4+":0") })
+		a.Do(t, func() { client, err = net.ListenPacket("udp", a.v4+":0") })
 		must(t, err)
 		defer client.Close()
 		to := net.UDPAddrFromAddrPort(netip.MustParseAddrPort(server.v4 + ":91"))
@@ -210,40 +190,36 @@ func TestPushingServerIsCut(t *testing.T) {
 
 func TestEstablishedConnectionsAreCut(t *testing.T) {
 	m := newMachine(t)
-	a, web := m.connect("a", 1), m.connect("web", 3)
-	web.echo(t, 80)
-	m.listen(t, 90)
+	a, web := m.connect("a"), m.connect("web")
+	web.Echo(t, 80)
+	node.Echo(t, 90)
 	m.compiler.SetPod(a.pod("default"))
 	m.compiler.SetPod(web.pod("default"))
 	m.write()
 	dial := func(to string, port string) net.Conn {
-		var c net.Conn
-		a.do(t, func() {
-			var err error
-			c, err = net.DialTimeout("tcp", net.JoinHostPort(to, port), patience)
-			must(t, err)
-		})
+		c, err := a.Dial(t, "tcp", net.JoinHostPort(to, port), patience)
+		must(t, err)
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
 	toWeb, toNode := dial(web.v4, "80"), dial(gateway, "90")
 	for _, c := range []net.Conn{toWeb, toNode} {
-		if !answers(c, "before") {
+		if !answers(c, "before", longPatience) {
 			t.Fatal("no answer before the policy")
 		}
 	}
 	m.apply(np("deny", "a", fromPods))
 	for _, c := range []net.Conn{toWeb, toNode} {
-		if answers(c, "during") {
+		if answers(c, "during", patience) {
 			t.Errorf("%s: answer although a policy forbids it", c.RemoteAddr())
 		}
 	}
 	m.compiler.DeletePolicy("default", "deny")
 	m.apply(np("deny", "web", toPods))
-	if again := dial(gateway, "90"); !answers(again, "again") {
+	if again := dial(gateway, "90"); !answers(again, "again", longPatience) {
 		t.Error("no answer of the node after the policy")
 	}
-	if answers(toWeb, "still") {
+	if answers(toWeb, "still", patience) {
 		t.Error("answer although the server's policy forbids it")
 	}
 }
@@ -251,13 +227,13 @@ func TestEstablishedConnectionsAreCut(t *testing.T) {
 // Packets of a pod that is not known yet are dropped if there is any policy.
 func TestUnknownPod(t *testing.T) {
 	m := newMachine(t)
-	a, web := m.connect("a", 1), m.connect("web", 3)
-	web.echo(t, 80)
-	a.echo(t, 80)
+	a, web := m.connect("a"), m.connect("web")
+	web.Echo(t, 80)
+	a.Echo(t, 80)
 	m.compiler.SetPod(web.pod("default"))
 	m.write()
 	a.expect(t, true, web.v4, 80, "tcp", "udp")
-	m.apply(np("elsewhere", "nobody", toPods))
+	m.apply(np("elsewhere", "no-such-pod", toPods))
 	a.expect(t, false, web.v4, 80, "tcp", "udp")
 	web.expect(t, false, a.v4, 80, "tcp", "udp")
 	node.expect(t, true, a.v4, 80, "tcp", "udp")
@@ -270,11 +246,10 @@ func TestUnknownPod(t *testing.T) {
 // Hosts outside of the cluster are what blocks are for.
 func TestBlocks(t *testing.T) {
 	m := newMachine(t)
-	web, outside := m.connect("web", 3), m.namespace("outside", "192.168.7.2", "fd07::2")
-	link := m.plug(outside, "192.168.7.1")
-	must(t, netlink.AddrAdd(link, address(t, "192.168.7.1/24")))
-	web.echo(t, 80)
-	outside.echo(t, 80)
+	web := m.connect("web")
+	outside := &host{Pod: netns.NewMachine(t, "outside", netip.MustParsePrefix("192.168.7.2/24")), v4: "192.168.7.2"}
+	web.Echo(t, 80)
+	outside.Echo(t, 80)
 	m.compiler.SetPod(web.pod("default"))
 	policy := np("block", "web", toPods, fromPods)
 	set := func(b networkingv1.IPBlock) {
@@ -304,14 +279,10 @@ func TestBlocks(t *testing.T) {
 func TestKernelAcceptsFragments(t *testing.T) {
 	m := newMachine(t)
 	for seed := range uint64(60) {
-		all := newWorld(seed).objects()
-		for _, ns := range all.Namespaces {
-			m.compiler.SetNamespace(ns)
+		if errs := m.compiler.set(newWorld(seed).objects()); len(errs) > 0 {
+			t.Fatal(errs)
 		}
-		for _, p := range all.Pods {
-			m.compiler.SetPod(p)
-		}
-		m.apply(all.Policies...)
+		m.write()
 	}
 }
 
@@ -376,16 +347,8 @@ func loaded(b *testing.B, all Objects) (*nft.Table, *Compiler) {
 	}
 	table.Put("", Base())
 	c := New(options)
-	for _, ns := range all.Namespaces {
-		c.SetNamespace(ns)
-	}
-	for _, p := range all.Pods {
-		c.SetPod(p)
-	}
-	for _, np := range all.Policies {
-		if err := c.SetPolicy(np); err != nil {
-			b.Fatal(err)
-		}
+	if errs := c.set(all); len(errs) > 0 {
+		b.Fatal(errs)
 	}
 	load(b, table, c)
 	return table, c
