@@ -73,6 +73,8 @@ func figures() []figure {
 		{name: "undelete-list", what: "list of 5,000 deletions that can be undone", unit: "s", target: 1, measure: undeleteList},
 		{name: "pod-start", what: "real pod, create to Ready, median of 20", unit: "s", target: 0.25, measure: podStart},
 		{name: "pod-start-policies", what: "the same in a cluster with NetworkPolicies", unit: "s", target: 0.25, measure: podStartWithPolicies},
+		{name: "policies", what: "1,000 NetworkPolicies over 500 pods of a node, compiled and loaded", unit: "s", target: 1, measure: policies("BenchmarkKernel/load/500$", 5)},
+		{name: "policies-change", what: "change of one of them", unit: "ms", target: 20, measure: inMilliseconds(policies("BenchmarkKernel/policy/500$", 100))},
 		{name: "claim", what: "claim and real pod, create to Ready, median of 20", unit: "s", target: 0.3, measure: claimToReady},
 		{name: "pod-stop", what: "real pod that obeys TERM, delete to gone, median of 20", unit: "s", target: 0.3, measure: podStop},
 	}
