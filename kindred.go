@@ -104,6 +104,9 @@ type Options struct {
 	// PodCIDR is the range of this node's pods; a free /24 of 10.244.0.0/16 if
 	// empty. ServiceCIDR is the range of ClusterIPs; 10.96.0.0/16 if empty.
 	PodCIDR, ServiceCIDR string
+	// LoadBalancerPools are IPv4 ranges of addresses for Services of the type LoadBalancer, which the node announces
+	// by ARP on the networks of this machine; the address of the node if empty.
+	LoadBalancerPools []string
 	// TerminatedPodGCThreshold is how many pods that have ended are kept before the oldest are deleted;
 	// DefaultTerminatedPodGCThreshold if 0, and all if it is negative.
 	TerminatedPodGCThreshold int

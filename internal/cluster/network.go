@@ -25,7 +25,7 @@ func (c *Cluster) startNetwork(m *machine) (*network.Network, error) {
 	}
 	n, err := network.New(network.Options{
 		Node: c.config.NodeName, Table: serviceTable(m.names), Bridge: m.bridge.Bridge, PodRange: m.bridge.PodCIDR,
-		Clusters:  containerd.Bridges,
+		Clusters: containerd.Bridges, Pools: c.config.LoadBalancerPools, Simulated: simulated.Key,
 		Informers: c.server.Informers(), Events: events, Clock: c.config.Clock,
 	})
 	if err != nil {

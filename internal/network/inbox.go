@@ -41,6 +41,9 @@ func (i inbox) surroundings() {
 	i.note(func(c *changes) { c.surroundings = true })
 }
 
+// nodes notes that the nodes that can announce addresses may have changed. They are read each time.
+func (i inbox) nodes() { i.note(func(*changes) {}) }
+
 func (i inbox) policy(change func(*policy.Compiler)) {
 	i.note(func(c *changes) { c.policies = append(c.policies, change) })
 }

@@ -39,6 +39,10 @@ type Options struct {
 	PodRange netip.Prefix
 	// Clusters matches the names of such interfaces of all clusters on the machine, in nft's syntax.
 	Clusters string
+	// Pools are the ranges of addresses of load balancers that nodes announce; Simulated is the label of nodes that
+	// cannot.
+	Pools     []netip.Prefix
+	Simulated string
 	// Informers are of Services, EndpointSlices, Nodes, ServiceCIDRs, NetworkPolicies, Pods and Namespaces. New
 	// registers with them; the caller starts them.
 	Informers informers.SharedInformerFactory
@@ -61,6 +65,8 @@ type Network struct {
 	synced    []cache.InformerSynced
 	ready     chan struct{}
 	node      service.Node
+	// balancers are the Services of the type LoadBalancer that have an address.
+	balancers map[string]*v1.Service
 	ranges    []netip.Prefix
 	watching  watched
 }
@@ -80,7 +86,7 @@ func New(o Options) (*Network, error) {
 	}
 	n := &Network{
 		options: o, table: table, ready: make(chan struct{}),
-		inbox:    newInbox(),
+		inbox: newInbox(), balancers: map[string]*v1.Service{},
 		gate:     policy.NewGate(),
 		policies: policy.New(policy.Options{Node: o.Node, PodRanges: podRanges(o)}),
 		routes:   routes{link: servicesLink(o.Bridge), bridge: o.Bridge, source: gateway(o)},
@@ -143,6 +149,7 @@ func (n *Network) Run(ctx context.Context) error {
 		case <-n.inbox.wake:
 		}
 		n.compile(ctx, n.inbox.take())
+		n.announce()
 		err := n.write(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -173,8 +180,13 @@ func (n *Network) compile(ctx context.Context, changed changes) {
 		svc, err := services.Services(namespace).Get(name)
 		if err != nil {
 			n.table.Put(key, nft.Fragment{})
+			delete(n.balancers, key)
 			n.health.set(ctx, key, nil, nil, n.node)
 			continue
+		}
+		delete(n.balancers, key)
+		if len(svc.Status.LoadBalancer.Ingress) > 0 {
+			n.balancers[key] = svc
 		}
 		endpointSlices := n.slicesOf(key)
 		n.table.Put(key, service.Rules(svc, endpointSlices, n.node))

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { os.Exit(netns.Run(m)) }
 const table = "kindred-test"
 
 // start runs the network of a node with one pod that serves on port 8080, and the Service 10.96.0.1:80 of it.
-func start(t *testing.T) (*fake.Clientset, *Network, *record.FakeRecorder) {
+func start(t *testing.T, pools ...netip.Prefix) (*fake.Clientset, *Network, *record.FakeRecorder) {
 	t.Helper()
 	bridge := netns.NewBridge(t, "kin-test", netip.MustParsePrefix("10.244.0.0/24"))
 	pod := bridge.Pod(t)
@@ -43,7 +43,7 @@ func start(t *testing.T) (*fake.Clientset, *Network, *record.FakeRecorder) {
 	}
 	client := fake.NewClientset(
 		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}},
-		&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}},
+		&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}, Status: v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}}},
 		&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}},
 		newService("svc", "10.96.0.1"), slice,
 	)
@@ -51,6 +51,7 @@ func start(t *testing.T) (*fake.Clientset, *Network, *record.FakeRecorder) {
 	f := informers.NewSharedInformerFactory(client, 0)
 	n, err := New(Options{
 		Node: "here", Table: table, Bridge: bridge.Name, PodRange: netip.MustParsePrefix("10.244.0.0/24"),
+		Pools:     pools,
 		Informers: f, Events: events, Clock: clock.RealClock{},
 	})
 	if err != nil {

@@ -33,6 +33,8 @@ func (n *Network) register() error {
 		n.watch(f.Core().V1().Nodes().Informer(), func(o any) {
 			if o.(*v1.Node).Name == n.options.Node {
 				n.inbox.surroundings()
+			} else {
+				n.inbox.nodes()
 			}
 		}),
 		n.watch(f.Networking().V1().ServiceCIDRs().Informer(), func(any) { n.inbox.surroundings() }),

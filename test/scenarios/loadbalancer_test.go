@@ -5,6 +5,7 @@ package scenarios
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -77,6 +78,61 @@ spec:
 	s.eventually("nothing answers", func() error {
 		if _, err := fetch(first + ":" + port); err == nil {
 			return fmt.Errorf("it answers still")
+		}
+		return nil
+	})
+}
+
+// TestLoadBalancerPool: each Service gets an address of the pool, and keeps it over a restart. The announcements stay on
+// a bridge without ports.
+func TestLoadBalancerPool(t *testing.T) {
+	needContainers(t)
+	machine := func(command string) string {
+		t.Helper()
+		out, err := exec.Command("sh", "-c", command).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
+		}
+		return string(out)
+	}
+	machine("ip link add kin-pool type bridge && ip address add 198.51.100.1/24 dev kin-pool && ip link set kin-pool up")
+	t.Cleanup(func() { machine("ip link del kin-pool") })
+	s := newSession(t, ownClusterWithNode(t, "--service-cidr", "10.113.0.0/16", "--load-balancer-pool", "198.51.100.16/31"))
+	s.apply(backends)
+	s.kubectl("rollout", "status", "deployment/who", "--timeout=60s")
+	for _, name := range []string{"one", "two", "three"} {
+		s.kubectl("expose", "deployment", "who", "--type=LoadBalancer", "--name="+name, "--port=80", "--target-port=8080")
+	}
+	addresses := func() string {
+		return s.jsonpath("{.items[*].status.loadBalancer.ingress[*].ip}", "services")
+	}
+	s.eventually("two Services have addresses, and the third one an event", func() error {
+		if got, events := addresses(), s.kubectl("events"); len(strings.Fields(got)) != 2 || !strings.Contains(events, "all addresses of the pools of load balancers are in use") {
+			return fmt.Errorf("addresses %s, events: %s", got, events)
+		}
+		return nil
+	})
+	before := addresses()
+	for _, a := range strings.Fields(before) {
+		s.eventually(a+" answers", func() error {
+			if who := s.answers(a); len(who) != 2 {
+				return fmt.Errorf("answers of %v", who)
+			}
+			return nil
+		})
+	}
+	s.cluster.kill(t)
+	if _, err := fetch(strings.Fields(before)[0]); err != nil {
+		t.Errorf("without the process: %v", err)
+	}
+	s.cluster.again(t)
+	if got := addresses(); got != before {
+		t.Errorf("after the restart %s, before %s", got, before)
+	}
+	s.kubectl("delete", "service", "--all", "--timeout=20s")
+	s.eventually("the node does not have the addresses", func() error {
+		if out := machine("ip -4 address"); strings.Contains(out, "198.51.100.16/") || strings.Contains(out, "198.51.100.17/") {
+			return fmt.Errorf("%s", out)
 		}
 		return nil
 	})

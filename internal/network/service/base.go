@@ -55,6 +55,7 @@ func (f family) addSets(base *nft.Fragment) {
 		base.AddSet(f.name(name), nft.Set{Type: f.address, Interval: true})
 	}
 	base.AddSet(f.name("cluster-ips"), nft.Set{Type: f.address})
+	base.AddSet(f.name("balancer-ips"), nft.Set{Type: f.address})
 	base.AddSet(f.name("hairpin"), nft.Set{Type: f.address + " . " + f.address})
 	for _, name := range []string{"entries", "internal", "no-endpoints", "firewall"} {
 		base.AddSet(f.name(name), nft.Set{Map: true, Type: f.address + " . inet_proto . inet_service : verdict"})
@@ -153,6 +154,8 @@ func (c Config) addFilters(base *nft.Fragment) {
 		// A port that the Service does not have is refused at once; an address that no Service has is dropped.
 		"%[1]s daddr @cluster-ips%[2]s goto refuse",
 		"%[1]s daddr @service-ranges%[2]s drop",
+		// Programs of the machine that listen on all addresses do not answer on those of load balancers.
+		"%[1]s daddr @balancer-ips%[2]s meta l4proto { 6, 17, 132 } goto refuse",
 	)...)
 	base.AddChain("untranslated", refused)
 	// Unlike ICMP, resets are not limited in number by the kernel.
