@@ -43,8 +43,8 @@ type Options struct {
 	Address netip.Addr
 	// Ports are those of Ingresses.
 	Ports compile.Ports
-	// Node is the node whose addresses (ExternalIPs, or InternalIPs if it has none) are written to statuses if Address is not given; Fallback is written if
-	// there is no such node.
+	// Node is the node whose addresses are written to statuses if Address is not given: its ExternalIPs, or its
+	// InternalIPs if it has none. Fallback is written if there is no such node.
 	Node     string
 	Fallback netip.Addr
 }

@@ -56,8 +56,8 @@ func (i *Ingress) register() error {
 	)
 }
 
-// watch calls note for each object that is added, changed or deleted, with its old and new state. Updates for which same returns true are left
-// out; a nil same leaves out none.
+// watch calls note for each object that is added, changed or deleted, with its old and new state. Updates for which
+// same returns true are left out; a nil same leaves out none.
 func (i *Ingress) watch(informer cache.SharedIndexInformer, same func(old, now any) bool, note func(any)) error {
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: note,

@@ -5,6 +5,7 @@ package nft
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,14 +80,34 @@ func (c *Content) replace(tx *knftables.Transaction, have present) {
 	for name, ch := range c.chains.wanted {
 		addRules(tx, name, ch.first.value)
 	}
-	for key, e := range c.elems.wanted {
-		if set, present := c.sets.value(key.Set); present {
-			tx.Add(elementObject(set, key, e.first.value))
-		}
-	}
+	c.addElements(tx)
 	for _, name := range have.chains {
 		if _, wanted := c.chains.wanted[name]; !wanted {
 			tx.Delete(&knftables.Chain{Name: name})
+		}
+	}
+}
+
+// batch is the number of elements that one command adds. A command for each element takes nft twice the time.
+const batch = 500
+
+// addElements adds all elements to empty sets and maps.
+func (c *Content) addElements(tx *knftables.Transaction) {
+	wanted := map[string][]string{}
+	for key, e := range c.elems.wanted {
+		set, present := c.sets.value(key.Set)
+		switch {
+		case !present:
+		case set.Map:
+			wanted[key.Set] = append(wanted[key.Set], key.Key+" : "+e.first.value)
+		default:
+			wanted[key.Set] = append(wanted[key.Set], key.Key)
+		}
+	}
+	for name, elements := range wanted {
+		for some := range slices.Chunk(elements, batch) {
+			// knftables has no type for several elements, but writes this one as given.
+			tx.Add(&knftables.Element{Set: name, Key: []string{strings.Join(some, ", ")}})
 		}
 	}
 }
