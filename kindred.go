@@ -102,7 +102,9 @@ type Options struct {
 	// node in DataDir.
 	KubeletDir string
 	// PodCIDR is the range of this node's pods; a free /24 of 10.244.0.0/16 if
-	// empty. ServiceCIDR is the range of ClusterIPs; 10.96.0.0/16 if empty.
+	// empty. ServiceCIDR is the range of ClusterIPs; 10.96.0.0/16 if empty. Both may
+	// have an IPv6 range after a comma. If one has, pods have an IPv6 address too, of a free
+	// /64 of fd00:10:244::/48 unless PodCIDR names a range.
 	PodCIDR, ServiceCIDR string
 	// LoadBalancerPools are IPv4 ranges of addresses for Services of the type LoadBalancer, which the node announces
 	// by ARP on the networks of this machine; the address of the node if empty.

@@ -86,21 +86,10 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	if config.BindAddress, err = o.bindAddress(); err != nil {
 		return config, err
 	}
-	if config.ServiceCIDR, err = cidr("service", orDefault(o.ServiceCIDR, DefaultServiceCIDR)); err != nil {
+	if err := o.ranges(&config); err != nil {
 		return config, err
 	}
 	if config.Ingress, err = o.ingress(); err != nil {
-		return config, err
-	}
-	if o.PodCIDR != "" {
-		if config.PodCIDR, err = cidr("pod", o.PodCIDR); err != nil {
-			return config, err
-		}
-		if config.PodCIDR.Overlaps(config.ServiceCIDR) {
-			return config, invalid("the pod range %s and the service range %s overlap", config.PodCIDR, config.ServiceCIDR)
-		}
-	}
-	if config.LoadBalancerPools, err = o.loadBalancerPools(config); err != nil {
 		return config, err
 	}
 	if err := o.loadAccess(&config); err != nil {
@@ -111,30 +100,6 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	}
 	config.NodeName, err = o.nodeName()
 	return config, err
-}
-
-// loadBalancerPools returns the pools, or an error about one that no Service could use.
-func (o Options) loadBalancerPools(config cluster.Config) ([]netip.Prefix, error) {
-	if len(o.LoadBalancerPools) > 0 && (o.NoNode || o.ContainerRuntimeEndpoint != "") {
-		return nil, invalid("a pool of load balancers is given, but only a node with Kindred's own container runtime announces its addresses")
-	}
-	var pools []netip.Prefix
-	for _, s := range o.LoadBalancerPools {
-		pool, err := cidr("load balancer", s)
-		if err != nil {
-			return nil, err
-		}
-		if !pool.Addr().Is4() {
-			return nil, invalid("the load balancer range %s is not IPv4, and pods have IPv4 addresses only", pool)
-		}
-		for what, other := range map[string]netip.Prefix{"pod": config.PodCIDR, "service": config.ServiceCIDR} {
-			if other.IsValid() && pool.Overlaps(other) {
-				return nil, invalid("the load balancer range %s and the %s range %s overlap", pool, what, other)
-			}
-		}
-		pools = append(pools, pool)
-	}
-	return pools, nil
 }
 
 // loadAccess reads the configuration files of authentication, authorization and audit.
@@ -234,17 +199,6 @@ func (o Options) nodeName() (string, error) {
 		return "", invalid("node name %q: %s", name, strings.Join(problems, "; "))
 	}
 	return name, nil
-}
-
-func cidr(what, s string) (netip.Prefix, error) {
-	prefix, err := netip.ParsePrefix(s)
-	if err != nil {
-		return prefix, invalid("%s range %q is not a CIDR such as 10.0.0.0/16", what, s)
-	}
-	if prefix != prefix.Masked() {
-		return prefix, invalid("%s range %s has bits beyond its length; did you mean %s?", what, s, prefix.Masked())
-	}
-	return prefix, nil
 }
 
 func orDefault(s, otherwise string) string {

@@ -45,8 +45,9 @@ type Config struct {
 	// default/kubernetes.
 	AdvertiseAddress net.IP
 	AdvertisePort    int
-	// ServiceCIDR is the range of ClusterIPs.
-	ServiceCIDR netip.Prefix
+	// ServiceCIDRs are the ranges of ClusterIPs: one, or one of each IP family. The first is that of Services that
+	// ask for no family, and has the address of the API.
+	ServiceCIDRs []netip.Prefix
 	// ReserveDisk is how many bytes must stay free on the disk of DataDir, which has the embedded
 	// etcd. With less, writes are refused.
 	ReserveDisk uint64

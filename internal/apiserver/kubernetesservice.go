@@ -43,14 +43,14 @@ const (
 )
 
 // kubernetesService maintains the Service default/kubernetes, the API for pods: the first address
-// of the range, with the API servers as endpoints. It has no selector: each server adds its own
+// of the first range, with the API servers as endpoints. It has no selector: each server adds its own
 // endpoint.
 //
 // A server with an embedded store is the only one. Servers that share a store find each other by
 // keys that expire: see peers.
 type kubernetesService struct {
 	client kubernetes.Interface
-	ranges netip.Prefix
+	ranges []netip.Prefix
 	// address is that of this server; nil if pods cannot reach it (on loopback).
 	address net.IP
 	port    int32
@@ -59,7 +59,7 @@ type kubernetesService struct {
 }
 
 func newKubernetesService(c Config, client kubernetes.Interface, resources storage.Resources) (*kubernetesService, error) {
-	k := &kubernetesService{client: client, ranges: c.ServiceCIDR.Masked(), port: int32(c.AdvertisePort)}
+	k := &kubernetesService{client: client, ranges: c.ServiceCIDRs, port: int32(c.AdvertisePort)}
 	unreachable := check.Run(func(to *check.Checker) { core.ValidateEndpointIP(to, c.AdvertiseAddress.String(), nil) })
 	if len(unreachable) == 0 {
 		k.address = c.AdvertiseAddress
@@ -88,15 +88,15 @@ func (k *kubernetesService) run(ctx context.Context, c clock.WithTicker) {
 	}
 }
 
-// ensureRange creates the ServiceCIDR that the server was started with. It does not change an
-// existing one, because addresses may be allocated from it.
+// ensureRange creates the ServiceCIDR that the server was started with. It does not change a range that exists,
+// because addresses may be allocated from it, but adds one of the other family.
 func (k *kubernetesService) ensureRange(ctx context.Context) error {
-	ranges := k.client.NetworkingV1().ServiceCIDRs()
+	ranges, cidrs := k.client.NetworkingV1().ServiceCIDRs(), k.cidrs()
 	found, err := ranges.Get(ctx, kubernetesName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		wanted := &networkingv1.ServiceCIDR{
 			ObjectMeta: metav1.ObjectMeta{Name: kubernetesName},
-			Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{k.ranges.String()}},
+			Spec:       networkingv1.ServiceCIDRSpec{CIDRs: cidrs},
 		}
 		found, err = ranges.Create(ctx, wanted, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
@@ -106,9 +106,15 @@ func (k *kubernetesService) ensureRange(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ServiceCIDR %s: %w", kubernetesName, err)
 	}
-	if !slices.Contains(found.Spec.CIDRs, k.ranges.String()) {
+	if len(cidrs) == 2 && slices.Equal(found.Spec.CIDRs, cidrs[:1]) {
+		found.Spec.CIDRs = cidrs
+		if found, err = ranges.Update(ctx, found, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("adding %s to ServiceCIDR %s: %w", cidrs[1], kubernetesName, err)
+		}
+	}
+	if !slices.Equal(found.Spec.CIDRs, cidrs) {
 		klog.FromContext(ctx).Info("The default ServiceCIDR does not match the service CIDR that the server was started with; it stays as it is",
-			"serviceCIDR", found.Spec.CIDRs, "startedWith", k.ranges)
+			"serviceCIDR", found.Spec.CIDRs, "startedWith", cidrs)
 		return nil
 	}
 	if !found.DeletionTimestamp.IsZero() || meta.FindStatusCondition(found.Status.Conditions, networkingv1.ServiceCIDRConditionReady) != nil {
@@ -122,6 +128,15 @@ func (k *kubernetesService) ensureRange(ctx context.Context) error {
 		return nil // another server has set the condition
 	}
 	return err
+}
+
+// cidrs returns the ranges as a ServiceCIDR has them.
+func (k *kubernetesService) cidrs() []string {
+	var all []string
+	for _, r := range k.ranges {
+		all = append(all, r.Masked().String())
+	}
+	return all
 }
 
 // ensure reconciles the Service and its endpoints.
@@ -146,7 +161,7 @@ func (k *kubernetesService) ensureService(ctx context.Context) error {
 		_, err = services.Create(ctx, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: kubernetesName, Labels: map[string]string{"provider": "kubernetes", "component": "apiserver"}},
 			Spec: corev1.ServiceSpec{
-				Type: corev1.ServiceTypeClusterIP, ClusterIP: k.ranges.Addr().Next().String(),
+				Type: corev1.ServiceTypeClusterIP, ClusterIP: k.ranges[0].Masked().Addr().Next().String(),
 				IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicySingleStack), SessionAffinity: corev1.ServiceAffinityNone,
 				Ports: ports,
 			},
@@ -229,7 +244,7 @@ func (k *kubernetesService) ensureEndpoints(ctx context.Context, addresses []str
 func (k *kubernetesService) ensureSlice(ctx context.Context, addresses []string) error {
 	wanted := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: kubernetesName, Labels: map[string]string{discoveryv1.LabelServiceName: kubernetesName}},
-		AddressType: discoveryv1.AddressType(serviceip.Family(k.ranges.Addr())),
+		AddressType: discoveryv1.AddressType(serviceip.Family(k.ranges[0].Addr())),
 	}
 	for _, address := range addresses {
 		if parsed, ok := serviceip.ParseAddress(address); ok && discoveryv1.AddressType(serviceip.Family(parsed)) == wanted.AddressType {

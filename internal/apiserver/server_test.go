@@ -107,7 +107,7 @@ func boot(ctx context.Context, dir string, backend *storage.Backend, changes ...
 	config := Config{
 		Backend: backend, PKI: keys, Listener: listener, Names: pki.Names{IPs: []net.IP{loopback}},
 		AdvertiseAddress: loopback, AdvertisePort: listener.Addr().(*net.TCPAddr).Port,
-		ServiceCIDR: netip.MustParsePrefix("10.96.0.0/16"), Clock: clock.RealClock{},
+		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, Clock: clock.RealClock{},
 		DataDir: dir, ReserveDisk: 1,
 	}
 	for _, change := range changes {

@@ -6,6 +6,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -69,7 +70,7 @@ func newServices(ctx context.Context, c Config, client kubernetes.Interface, sha
 	}
 	return &services{
 		ServiceDependencies: core.ServiceDependencies{
-			Families:  []corev1.IPFamily{serviceip.Family(c.ServiceCIDR.Addr())},
+			Families:  families(c.ServiceCIDRs),
 			Addresses: addresses,
 			Ports:     ports,
 			Slices:    slices,
@@ -81,6 +82,15 @@ func newServices(ctx context.Context, c Config, client kubernetes.Interface, sha
 		kubernetes: kubernetes,
 		clock:      c.Clock,
 	}, nil
+}
+
+// families returns the IP families of ranges.
+func families(ranges []netip.Prefix) []corev1.IPFamily {
+	var all []corev1.IPFamily
+	for _, r := range ranges {
+		all = append(all, serviceip.Family(r.Addr()))
+	}
+	return all
 }
 
 // repairEvents returns recorders of the problems that are found with Services. They run until ctx

@@ -60,7 +60,7 @@ func startServer(t *testing.T, dir string, port int, services string) *running {
 	}
 	s, err := New(Config{
 		Backend: backend, PKI: keys, Listener: listener, Names: pki.Names{IPs: []net.IP{net.IPv4(127, 0, 0, 1)}},
-		AdvertiseAddress: net.IPv4(192, 0, 2, 1), AdvertisePort: port, ServiceCIDR: netip.MustParsePrefix(services), Clock: clock.RealClock{},
+		AdvertiseAddress: net.IPv4(192, 0, 2, 1), AdvertisePort: port, ServiceCIDRs: prefixes(services), Clock: clock.RealClock{},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -81,6 +81,15 @@ func startServer(t *testing.T, dir string, port int, services string) *running {
 	t.Cleanup(r.stop)
 	r.must(within(30*time.Second, func() error { return s.EnsureSystem(ctx) }))
 	return r
+}
+
+// prefixes parses ranges that are separated by commas.
+func prefixes(s string) []netip.Prefix {
+	var all []netip.Prefix
+	for part := range strings.SplitSeq(s, ",") {
+		all = append(all, netip.MustParsePrefix(part))
+	}
+	return all
 }
 
 func (r *running) claims() map[string]string {
@@ -113,46 +122,6 @@ func (r *running) patch(name, change string) (*corev1.Service, error) {
 
 func newTestService(name string, kind corev1.ServiceType, ports ...corev1.ServicePort) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: kind, Ports: ports}}
-}
-
-func TestTheServiceOfTheAPI(t *testing.T) {
-	ctx, dir := context.Background(), t.TempDir()
-	look := func(r *running, port int32) {
-		t.Helper()
-		service, err := r.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
-		r.must(err)
-		if p := service.Spec.Ports[0]; service.Spec.ClusterIP != "10.96.0.1" || p.Name != "https" || p.Port != 443 || p.TargetPort.IntVal != port {
-			t.Errorf("Service %s, ports %v", service.Spec.ClusterIP, service.Spec.Ports)
-		}
-		endpoints, err := r.CoreV1().Endpoints("default").Get(ctx, "kubernetes", metav1.GetOptions{})
-		r.must(err)
-		want := []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}}, Ports: []corev1.EndpointPort{{Name: "https", Port: port, Protocol: corev1.ProtocolTCP}}}}
-		if diff := cmp.Diff(want, endpoints.Subsets); diff != "" {
-			t.Errorf("Endpoints (-want +got):\n%s", diff)
-		}
-		slice, err := r.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{})
-		r.must(err)
-		if e := slice.Endpoints; len(e) != 1 || e[0].Addresses[0] != "192.0.2.1" || !*e[0].Conditions.Ready || *slice.Ports[0].Port != port {
-			t.Errorf("EndpointSlice %v, ports %v", e, slice.Ports)
-		}
-		if diff := cmp.Diff(map[string]string{"10.96.0.1": "default/kubernetes"}, r.claims()); diff != "" {
-			t.Errorf("claims (-want +got):\n%s", diff)
-		}
-	}
-	first := startServer(t, dir, 6443, "10.96.0.0/16")
-	look(first, 6443)
-
-	// Objects that a user changed or deleted are restored.
-	r := first
-	r.must(r.CoreV1().Services("default").Delete(ctx, "kubernetes", metav1.DeleteOptions{}))
-	r.must(r.CoreV1().Endpoints("default").Delete(ctx, "kubernetes", metav1.DeleteOptions{}))
-	r.must(r.DiscoveryV1().EndpointSlices("default").Delete(ctx, "kubernetes", metav1.DeleteOptions{}))
-	r.must(r.services.kubernetes.ensure(ctx))
-	look(first, 6443)
-	first.stop()
-
-	// The objects follow the server to another port.
-	look(startServer(t, dir, 7443, "10.96.0.0/16"), 7443)
 }
 
 func TestServices(t *testing.T) {
@@ -427,7 +396,7 @@ func TestPeers(t *testing.T) {
 	peer := func(address string) *kubernetesService {
 		p, err := openPeers(resources)
 		r.must(err)
-		return &kubernetesService{client: r.Interface, ranges: netip.MustParsePrefix("10.96.0.0/24"), address: net.ParseIP(address), port: 6443, peers: p}
+		return &kubernetesService{client: r.Interface, ranges: prefixes("10.96.0.0/24"), address: net.ParseIP(address), port: 6443, peers: p}
 	}
 	look := func(want ...string) {
 		t.Helper()

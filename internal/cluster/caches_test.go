@@ -30,7 +30,7 @@ func TestCachesSeeNewObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := Start(t.Context(), Config{Dir: dir, BindAddress: net.IPv4(127, 0, 0, 1),
-		ServiceCIDR: netip.MustParsePrefix("10.96.0.0/16"), Clock: clock.RealClock{}})
+		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, Clock: clock.RealClock{}})
 	if err != nil {
 		t.Fatal(err)
 	}

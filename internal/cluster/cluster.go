@@ -155,7 +155,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		Names:            c.serving.names,
 		AdvertiseAddress: c.serving.advertised,
 		AdvertisePort:    c.serving.port,
-		ServiceCIDR:      c.config.ServiceCIDR,
+		ServiceCIDRs:     c.config.ServiceCIDRs,
 		ReserveDisk:      c.config.ReserveDisk,
 		DataDir:          c.config.Dir.Root,
 		Authentication:   c.config.Authentication,

@@ -33,11 +33,11 @@ type Config struct {
 	Etcd storage.External
 	// History is how much history the store retains.
 	History storage.Retention
-	// ServiceCIDR is the range of ClusterIPs.
-	ServiceCIDR netip.Prefix
-	// PodCIDR is the range of the real node's pods; the zero value lets the
-	// pod network choose a free one.
-	PodCIDR netip.Prefix
+	// ServiceCIDRs are the ranges of ClusterIPs: IPv4, and IPv6 if Services may have both.
+	ServiceCIDRs []netip.Prefix
+	// PodCIDRs are the ranges of the real node's pods, at most one of each IP family; the pod network chooses a free
+	// one for a family that has none.
+	PodCIDRs []netip.Prefix
 	// Node is set if this machine is a node; NodeName is the node's name.
 	Node     bool
 	NodeName string

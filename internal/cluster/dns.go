@@ -29,12 +29,12 @@ func (c *Cluster) startDNS(ctx context.Context, routed bool) ([]string, error) {
 		return nil, err
 	}
 	publisher := dns.NewPublisher(client, c.server.Informers(), c.config.Clock)
-	address := publisher.ClusterIP(serviceIP(c.config.ServiceCIDR, dnsIndex))
+	address := publisher.ClusterIP(serviceIP(c.config.ServiceCIDRs[0], dnsIndex))
 	switch {
 	case !c.config.DNS:
 		err = publisher.Withdraw(ctx, c.config.NodeName)
 	case !address.IsValid():
-		err = fmt.Errorf("the service range %s has no tenth address", c.config.ServiceCIDR)
+		err = fmt.Errorf("the service range %s has no tenth address", c.config.ServiceCIDRs[0])
 	case c.machine.bridge.Gateway != nil: // a runtime of the user's has a pod network that is not known here
 		err = c.serveDNS(ctx, publisher, address)
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,9 +92,7 @@ func startMachine(ctx context.Context, config Config) *machine {
 		return m
 	}
 	m.options = RuntimeOptions(config.Dir, m.names)
-	if config.PodCIDR.IsValid() {
-		m.options.PodCIDR = config.PodCIDR.String()
-	}
+	m.options.PodCIDRs, m.options.IPv6 = config.PodCIDRs, hasIPv6(config.PodCIDRs) || hasIPv6(config.ServiceCIDRs)
 	m.options.Clock = config.Clock
 	go func() {
 		defer close(m.runtimeDone)
@@ -224,13 +223,13 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 		LoopFiles:     c.config.Dir.Volumes(),
 		Owner:         m.names.ID,
 		CgroupParent:  m.names.PodCgroup,
-		IPs:           []string{address.String()},
-		ExternalIPs:   externalIPs,
+		IPs:           m.addresses(),
+		ExternalIPs:   m.externalIPs,
 		ServePort:     int32(listener.Addr().(*net.TCPAddr).Port),
 		API:           api,
 		ClusterDNS:    clusterDNS,
 		ResolvConf:    resolvConf(),
-		PodCIDR:       m.podCIDR(),
+		PodCIDRs:      m.bridge.Ranges(),
 		Version:       kubernetesVersion(),
 		AwaitPolicies: awaitPolicies,
 		Clock:         c.config.Clock,
@@ -316,12 +315,16 @@ func (m *machine) address() net.IP {
 	return hostIP()
 }
 
-// podCIDR returns the CIDR of the pod network; "" if the runtime has its own.
-func (m *machine) podCIDR() string {
-	if m.bridge.PodCIDR.IsValid() {
-		return m.bridge.PodCIDR.String()
+// addresses returns the node's addresses, one for each IP family of its pods.
+func (m *machine) addresses() []string {
+	if m.bridge.Gateway != nil {
+		return m.bridge.Gateways()
 	}
-	return ""
+	return []string{hostIP().String()}
+}
+
+func hasIPv6(ranges []netip.Prefix) bool {
+	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Addr().Is6() })
 }
 
 // serveAgent serves the agent's port for the API server, and for clients that the API authorizes.

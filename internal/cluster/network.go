@@ -24,7 +24,7 @@ func (c *Cluster) startNetwork(m *machine) (*network.Network, error) {
 		return nil, err
 	}
 	n, err := network.New(network.Options{
-		Node: c.config.NodeName, Table: serviceTable(m.names), Bridge: m.bridge.Bridge, PodRange: m.bridge.PodCIDR,
+		Node: c.config.NodeName, Table: serviceTable(m.names), Bridge: m.bridge.Bridge, PodRanges: m.bridge.PodCIDRs,
 		Clusters: containerd.Bridges, Pools: c.config.LoadBalancerPools, Simulated: simulated.Key,
 		Informers: c.server.Informers(), Events: events, Clock: c.config.Clock,
 	})
@@ -55,9 +55,10 @@ func (config *Config) loadBalancers() loadbalancer.Options {
 	return loadbalancer.Options{Pools: config.LoadBalancerPools, Simulated: simulated.Key}
 }
 
-// externalIPs returns the addresses of this machine for clients outside of the cluster. They may change.
-func externalIPs() []string {
-	addresses, err := network.DefaultAddresses()
+// externalIPs returns the addresses of this machine for clients outside of the cluster, of the IP families that its pods
+// have. They may change.
+func (m *machine) externalIPs() []string {
+	addresses, err := network.DefaultAddresses(m.options.IPv6)
 	if err != nil {
 		klog.ErrorS(err, "Reading the address of the machine's default route; the Node gets no ExternalIP")
 	}
@@ -75,12 +76,12 @@ func (c *Cluster) apiForPods(services *network.Network) (netip.AddrPort, error) 
 	if services == nil {
 		return c.serving.forPods(), nil
 	}
-	taken, err := services.Taken(c.config.ServiceCIDR)
+	taken, err := services.Taken(c.config.ServiceCIDRs[0])
 	if err != nil || !taken {
 		return netip.AddrPort{}, err
 	}
 	if c.config.Notice != nil {
-		c.config.Notice(fmt.Sprintf("this machine routes %s elsewhere, probably to another cluster: the Services of this one can be reached from pods and by node ports, but not from the machine itself; another --service-cidr in a new data directory avoids that", c.config.ServiceCIDR))
+		c.config.Notice(fmt.Sprintf("this machine routes %s elsewhere, probably to another cluster: the Services of this one can be reached from pods and by node ports, but not from the machine itself; another --service-cidr in a new data directory avoids that", c.config.ServiceCIDRs[0]))
 	}
 	return c.serving.forPods(), nil
 }

@@ -41,7 +41,7 @@ func listen(ctx context.Context, config Config, machine *machine) (serving, erro
 		return serving{}, err
 	}
 	s := serving{listener: first, port: first.Addr().(*net.TCPAddr).Port, advertised: config.BindAddress, host: config.BindAddress.String()}
-	ips := []net.IP{config.BindAddress, net.IPv4(127, 0, 0, 1), firstServiceIP(config.ServiceCIDR)}
+	ips := []net.IP{config.BindAddress, net.IPv4(127, 0, 0, 1), firstServiceIP(config.ServiceCIDRs[0])}
 	if config.BindAddress.IsUnspecified() {
 		s.host = "127.0.0.1"
 		s.advertised = hostIP()

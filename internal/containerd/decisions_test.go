@@ -135,7 +135,7 @@ func TestFreeRange(t *testing.T) {
 			for _, s := range tt.taken {
 				taken = append(taken, netip.MustParsePrefix(s))
 			}
-			got, err := freeRange(tt.id, taken)
+			got, err := freeRange(tt.id, podRanges, 24, taken)
 			if tt.want == "" {
 				if err == nil || !strings.Contains(err.Error(), "--pod-cidr") {
 					t.Fatalf("got %s, %v; want an error that says what to do", got, err)
@@ -149,21 +149,50 @@ func TestFreeRange(t *testing.T) {
 	}
 }
 
-func TestPodCIDROfUser(t *testing.T) {
-	for given, want := range map[string]string{
-		"10.1.2.0/24": "10.1.2.0/24", "10.1.2.3/16": "10.1.0.0/16",
-		"10.1.2.0": "", "10.1.2.0/31": "", "fd00::/64": "", "pods": "",
-	} {
-		got, err := NetworkOptions{PodCIDR: given, Dir: t.TempDir()}.podCIDR()
-		if want == "" {
-			if err == nil {
-				t.Errorf("%q: got %s, want an error", given, got)
+func TestPodCIDRs(t *testing.T) {
+	tests := map[string]struct {
+		given, used string
+		ipv6        bool
+		want        string
+	}{
+		"given":                          {given: "10.1.2.0/24", want: "10.1.2.0/24"},
+		"given, with an address":         {given: "10.1.2.3/16", want: "10.1.0.0/16"},
+		"too small":                      {given: "10.1.2.0/31"},
+		"used before":                    {used: "10.1.2.0/24", want: "10.1.2.0/24"},
+		"given instead of the used one":  {given: "10.1.3.0/24", used: "10.1.2.0/24", want: "10.1.3.0/24"},
+		"free":                           {want: "10.244.7.0/24"},
+		"both free":                      {ipv6: true, want: "10.244.7.0/24,fd00:10:244:7::/64"},
+		"both used before":               {ipv6: true, used: "10.1.2.0/24,fd00:1::/64", want: "10.1.2.0/24,fd00:1::/64"},
+		"IPv6 given, IPv4 used before":   {ipv6: true, given: "fd00:2::/64", used: "10.1.2.0/24", want: "10.1.2.0/24,fd00:2::/64"},
+		"IPv4 comes first":               {ipv6: true, given: "fd00:2::/64,10.1.2.0/24", want: "10.1.2.0/24,fd00:2::/64"},
+		"IPv6 is used no longer":         {used: "10.1.2.0/24,fd00:1::/64", want: "10.1.2.0/24"},
+		"IPv6 too small":                 {ipv6: true, given: "fd00:2::/127"},
+		"what was used cannot be parsed": {used: "pods"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := NetworkOptions{Dir: t.TempDir(), Names: Names{ID: "00000007"}, IPv6: tt.ipv6}
+			if tt.used != "" {
+				if err := os.WriteFile(o.podRangeFile(), []byte(tt.used), 0o600); err != nil {
+					t.Fatal(err)
+				}
 			}
-			continue
-		}
-		if err != nil || got.String() != want {
-			t.Errorf("%q: got %s, %v; want %s", given, got, err, want)
-		}
+			for s := range strings.SplitSeq(tt.given, ",") {
+				if s != "" {
+					o.PodCIDRs = append(o.PodCIDRs, netip.MustParsePrefix(s))
+				}
+			}
+			got, err := o.podCIDRs()
+			if tt.want == "" {
+				if err == nil {
+					t.Fatalf("got %s, want an error", got)
+				}
+				return
+			}
+			if all := strings.Join(Network{PodCIDRs: got}.Ranges(), ","); err != nil || all != tt.want {
+				t.Errorf("got %s, %v; want %s", all, err, tt.want)
+			}
+		})
 	}
 }
 

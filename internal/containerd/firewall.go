@@ -29,16 +29,40 @@ func jumps(n Names) []jump {
 	return []jump{{"nat", "POSTROUTING", masquerade}, {"filter", "FORWARD", forward}}
 }
 
-// ensureFirewall accepts forwarded packets of pods, and masquerades those that leave the pod range, except
+// family is what iptables needs to know about an IP family.
+type family struct{ iptables, restore, multicast string }
+
+var (
+	ipv4 = family{"iptables", "iptables-restore", "224.0.0.0/4"}
+	ipv6 = family{"ip6tables", "ip6tables-restore", "ff00::/8"}
+)
+
+func familyOf(p netip.Prefix) family {
+	if p.Addr().Is4() {
+		return ipv4
+	}
+	return ipv6
+}
+
+// ensureFirewall accepts forwarded packets of pods, and masquerades those that leave the pod ranges, except
 // multicast.
-func ensureFirewall(ctx context.Context, n Names, pods netip.Prefix) error {
+func ensureFirewall(ctx context.Context, n Names, pods []netip.Prefix) error {
+	for _, p := range pods {
+		if err := familyOf(p).ensure(ctx, n, p); err != nil {
+			return fmt.Errorf("writing the pod network's firewall rules: %w", err)
+		}
+	}
+	return nil
+}
+
+func (f family) ensure(ctx context.Context, n Names, pods netip.Prefix) error {
 	masquerade, forward := chains(n)
 	// With --noflush, declaring a chain creates or flushes it. The input is one transaction.
 	rules := fmt.Sprintf(`*nat
 :%[1]s - [0:0]
 -A %[1]s ! -s %[4]s -j RETURN
 -A %[1]s -d %[4]s -j RETURN
--A %[1]s -d 224.0.0.0/4 -j RETURN
+-A %[1]s -d %[5]s -j RETURN
 -A %[1]s -j MASQUERADE
 COMMIT
 *filter
@@ -46,16 +70,16 @@ COMMIT
 -A %[2]s -i %[3]s -j ACCEPT
 -A %[2]s -o %[3]s -j ACCEPT
 COMMIT
-`, masquerade, forward, n.Bridge, pods)
-	if err := run(ctx, rules, "iptables-restore", "--noflush", "--wait"); err != nil {
-		return fmt.Errorf("writing the pod network's firewall rules: %w", err)
+`, masquerade, forward, n.Bridge, pods, f.multicast)
+	if err := run(ctx, rules, f.restore, "--noflush", "--wait"); err != nil {
+		return err
 	}
 	for _, j := range jumps(n) {
-		if run(ctx, "", "iptables", "--wait", "-t", j.table, "-C", j.from, "-j", j.to) == nil {
+		if run(ctx, "", f.iptables, "--wait", "-t", j.table, "-C", j.from, "-j", j.to) == nil {
 			continue
 		}
-		if err := run(ctx, "", "iptables", "--wait", "-t", j.table, "-I", j.from, "-j", j.to); err != nil {
-			return fmt.Errorf("writing the pod network's firewall rules: %w", err)
+		if err := run(ctx, "", f.iptables, "--wait", "-t", j.table, "-I", j.from, "-j", j.to); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -64,10 +88,12 @@ COMMIT
 // removeFirewall removes the rules and chains of ensureFirewall. It ignores errors, because each command fails if
 // its rule or chain does not exist.
 func removeFirewall(ctx context.Context, n Names) {
-	for _, j := range jumps(n) {
-		_ = run(ctx, "", "iptables", "--wait", "-t", j.table, "-D", j.from, "-j", j.to)
-		_ = run(ctx, "", "iptables", "--wait", "-t", j.table, "-F", j.to)
-		_ = run(ctx, "", "iptables", "--wait", "-t", j.table, "-X", j.to)
+	for _, f := range []family{ipv4, ipv6} {
+		for _, j := range jumps(n) {
+			_ = run(ctx, "", f.iptables, "--wait", "-t", j.table, "-D", j.from, "-j", j.to)
+			_ = run(ctx, "", f.iptables, "--wait", "-t", j.table, "-F", j.to)
+			_ = run(ctx, "", f.iptables, "--wait", "-t", j.table, "-X", j.to)
+		}
 	}
 }
 

@@ -14,18 +14,38 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Network is the pod network of one node: a bridge, whose address is the gateway of all pods and an address of the
 // API server for pods.
 type Network struct {
-	Bridge  string
-	PodCIDR netip.Prefix
+	Bridge string
+	// PodCIDRs are the ranges of the pods: IPv4, and IPv6 if the pods have both.
+	PodCIDRs []netip.Prefix
+	// Gateway is the IPv4 address of the bridge.
 	Gateway net.IP
+}
+
+// Ranges returns PodCIDRs as a Node has them.
+func (n Network) Ranges() []string {
+	var all []string
+	for _, p := range n.PodCIDRs {
+		all = append(all, p.String())
+	}
+	return all
+}
+
+// Gateways returns the addresses of the bridge, one for each of PodCIDRs.
+func (n Network) Gateways() []string {
+	var all []string
+	for _, p := range n.PodCIDRs {
+		all = append(all, p.Addr().Next().String())
+	}
+	return all
 }
 
 // NetworkOptions configure the network that [EnsureNetwork] creates.
@@ -33,129 +53,57 @@ type NetworkOptions struct {
 	Names Names
 	// Dir has the CNI configuration and the allocated addresses.
 	Dir string
-	// PodCIDR is the node's pod range. If empty, it is the range that was used before, else a free
-	// /24 of 10.244.0.0/16.
-	PodCIDR string
+	// PodCIDRs are the node's pod ranges, at most one of each IP family. Without an IPv4 range it is the one that
+	// was used before, else a free /24 of 10.244.0.0/16.
+	PodCIDRs []netip.Prefix
+	// IPv6 gives pods an IPv6 address as well. Without a range for them it is the one that was used before, else
+	// a free /64 of fd00:10:244::/48.
+	IPv6 bool
 }
-
-// podRanges has the default pod ranges of nodes.
-var podRanges = netip.MustParsePrefix("10.244.0.0/16")
 
 // EnsureNetwork creates the bridge with its address, the firewall rules and the CNI configuration, and enables
 // forwarding. It is idempotent and needs no container runtime.
 func EnsureNetwork(ctx context.Context, o NetworkOptions) (Network, error) {
-	podCIDR, err := o.podCIDR()
+	podCIDRs, err := o.podCIDRs()
 	if err != nil {
 		return Network{}, err
 	}
-	n := Network{Bridge: o.Names.Bridge, PodCIDR: podCIDR, Gateway: net.IP(podCIDR.Addr().Next().AsSlice())}
-	if _, err := EnsureBridge(n.Bridge, n.PodCIDR); err != nil {
+	n := Network{Bridge: o.Names.Bridge, PodCIDRs: podCIDRs, Gateway: net.IP(podCIDRs[0].Addr().Next().AsSlice())}
+	if err := EnsureBridge(n.Bridge, n.PodCIDRs...); err != nil {
 		return Network{}, err
 	}
-	if err := enableForwarding(ctx); err != nil {
+	if err := enableForwarding(ctx, len(podCIDRs) > 1); err != nil {
 		return Network{}, err
 	}
-	if err := ensureFirewall(ctx, o.Names, n.PodCIDR); err != nil {
+	if err := ensureFirewall(ctx, o.Names, n.PodCIDRs); err != nil {
 		return Network{}, err
 	}
 	return n, o.writeConflist(n)
 }
 
-// podCIDR returns the pod range. A range that was used before stays, because pods have addresses of it.
-func (o NetworkOptions) podCIDR() (netip.Prefix, error) {
-	if o.PodCIDR != "" {
-		p, err := netip.ParsePrefix(o.PodCIDR)
-		if err != nil || !p.Addr().Is4() || p.Bits() > 30 {
-			return netip.Prefix{}, fmt.Errorf("pod range %q is not an IPv4 range of at least /30, such as 10.244.0.0/24", o.PodCIDR)
-		}
-		return p.Masked(), nil
-	}
-	if p, err := o.readPodRange(); err != nil || p.IsValid() {
-		return p, err
-	}
-	taken, err := routedRanges(o.Names.Bridge)
-	if err != nil {
-		return netip.Prefix{}, err
-	}
-	return freeRange(o.Names.ID, taken)
-}
-
-// freeRange returns a /24 of podRanges that overlaps none of the taken ranges. The search starts at an offset
-// derived from the ID, so that two data directories rarely choose the same range, even if neither has a
-// bridge yet.
-func freeRange(id string, taken []netip.Prefix) (netip.Prefix, error) {
-	seed, err := strconv.ParseUint(id, 16, 32)
-	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("data directory ID %q is not hexadecimal", id)
-	}
-	base := podRanges.Addr().As4()
-	for i := range uint64(256) {
-		base[2] = byte(seed + i)
-		candidate := netip.PrefixFrom(netip.AddrFrom4(base), 24)
-		if !overlapsAny(candidate, taken) {
-			return candidate, nil
-		}
-	}
-	return netip.Prefix{}, fmt.Errorf("no free /24 in %s: each one overlaps a route of this machine; name a range with --pod-cidr", podRanges)
-}
-
-func overlapsAny(p netip.Prefix, others []netip.Prefix) bool {
-	for _, other := range others {
-		if p.Overlaps(other) {
-			return true
-		}
-	}
-	return false
-}
-
-// routedRanges returns the destinations of the machine's IPv4 routes, without default routes and routes of
-// the data directory's bridge.
-func routedRanges(bridge string) ([]netip.Prefix, error) {
-	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
-	if err != nil {
-		return nil, fmt.Errorf("reading the machine's routes: %w", err)
-	}
-	own := -1
-	if link, err := netlink.LinkByName(bridge); err == nil {
-		own = link.Attrs().Index
-	}
-	var ranges []netip.Prefix
-	for _, r := range routes {
-		if r.Dst == nil || r.LinkIndex == own {
-			continue
-		}
-		addr, ok := netip.AddrFromSlice(r.Dst.IP.To4())
-		bits, _ := r.Dst.Mask.Size()
-		if ok && bits > 0 {
-			ranges = append(ranges, netip.PrefixFrom(addr, bits))
-		}
-	}
-	return ranges, nil
-}
-
-// EnsureBridge creates the bridge as the CNI bridge plugin would, up and with the range's first address, which it
-// returns.
-func EnsureBridge(name string, podCIDR netip.Prefix) (net.IP, error) {
+// EnsureBridge creates the bridge as the CNI bridge plugin would, up and with the first address of each range.
+func EnsureBridge(name string, podCIDRs ...netip.Prefix) error {
 	link, err := netlink.LinkByName(name)
 	var absent netlink.LinkNotFoundError
 	if errors.As(err, &absent) {
 		link, err = addBridge(name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("bridge %s: %w", name, err)
+		return fmt.Errorf("bridge %s: %w", name, err)
 	}
 	if link.Type() != "bridge" {
-		return nil, fmt.Errorf("network interface %s is a %s, not a bridge; remove it with: ip link delete %[1]s", name, link.Type())
+		return fmt.Errorf("network interface %s is a %s, not a bridge; remove it with: ip link delete %[1]s", name, link.Type())
 	}
-	gateway := net.IP(podCIDR.Addr().Next().AsSlice())
-	address := &net.IPNet{IP: gateway, Mask: net.CIDRMask(podCIDR.Bits(), 32)}
-	if err := setAddress(link, address); err != nil {
-		return nil, fmt.Errorf("bridge %s: %w", name, err)
-	}
+	// IPv6 addresses can be set on an interface that is up only.
 	if err := netlink.LinkSetUp(link); err != nil {
-		return nil, fmt.Errorf("bridge %s: %w", name, err)
+		return fmt.Errorf("bridge %s: %w", name, err)
 	}
-	return gateway, nil
+	for _, p := range podCIDRs {
+		if err := setAddress(link, netip.PrefixFrom(p.Masked().Addr().Next(), p.Bits())); err != nil {
+			return fmt.Errorf("bridge %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // addBridge creates the bridge with a hardware address of its own. Otherwise the bridge would have the lowest
@@ -171,28 +119,39 @@ func addBridge(name string) (netlink.Link, error) {
 	return netlink.LinkByName(name)
 }
 
-// setAddress sets the link's only IPv4 address.
-func setAddress(link netlink.Link, address *net.IPNet) error {
-	present, err := netlink.AddrList(link, netlink.FAMILY_V4)
+// setAddress sets the link's only address of its IP family, apart from link-local ones.
+func setAddress(link netlink.Link, address netip.Prefix) error {
+	family, flags := netlink.FAMILY_V4, 0
+	if address.Addr().Is6() {
+		// It is used at once. The check for duplicates would delay it, and hear its own packets from hairpin ports.
+		family, flags = netlink.FAMILY_V6, unix.IFA_F_NODAD
+	}
+	present, err := netlink.AddrList(link, family)
 	if err != nil {
 		return err
 	}
 	for _, a := range present {
-		if a.IPNet.String() == address.String() {
+		if a.IPNet.String() == address.String() || a.IP.IsLinkLocalUnicast() {
 			continue
 		}
 		if err := netlink.AddrDel(link, &a); err != nil {
 			return err
 		}
 	}
-	return netlink.AddrReplace(link, &netlink.Addr{IPNet: address})
+	ipNet := &net.IPNet{IP: address.Addr().AsSlice(), Mask: net.CIDRMask(address.Bits(), address.Addr().BitLen())}
+	return netlink.AddrReplace(link, &netlink.Addr{IPNet: ipNet, Flags: flags})
 }
 
 // enableForwarding makes the host forward packets of pods. Packets between two pods on the bridge must traverse
 // the firewall as well: otherwise the addresses in the responses of Services would not be translated back.
-func enableForwarding(ctx context.Context) error {
+func enableForwarding(ctx context.Context, ipv6 bool) error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
 		return fmt.Errorf("switching IP forwarding on: %w", err)
+	}
+	if ipv6 {
+		if err := enableIPv6Forwarding(); err != nil {
+			return fmt.Errorf("switching IPv6 forwarding on: %w", err)
+		}
 	}
 	if _, err := os.Stat(filterBridged[0]); errors.Is(err, fs.ErrNotExist) {
 		if modprobe, err := lookPath("modprobe"); err == nil {
@@ -206,6 +165,31 @@ func enableForwarding(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// ipv6Conf has the settings of IPv6 for each interface.
+const ipv6Conf = "/proc/sys/net/ipv6/conf"
+
+// enableIPv6Forwarding makes the host forward IPv6. A host that forwards ignores router advertisements, by which it may
+// have its address and its default route, unless accept_ra is 2 (Linux, ip-sysctl): interfaces that accept them go on
+// with that.
+func enableIPv6Forwarding() error {
+	if value, err := os.ReadFile(filepath.Join(ipv6Conf, "all", "forwarding")); err != nil || strings.TrimSpace(string(value)) == "1" {
+		return err
+	}
+	accepting, err := filepath.Glob(filepath.Join(ipv6Conf, "*", "accept_ra"))
+	if err != nil {
+		return err
+	}
+	for _, file := range accepting {
+		if value, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(value)) != "1" {
+			continue // the interface is gone, or ignores them
+		}
+		if err := os.WriteFile(file, []byte("2"), 0o644); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(ipv6Conf, "all", "forwarding"), []byte("1"), 0o644)
 }
 
 // filterBridged are the switches for filters on bridges. The kernel has them with the module br_netfilter.
@@ -230,27 +214,15 @@ func (o NetworkOptions) conflist() string {
 	return filepath.Join(confDir(o.Dir), "10-kindred.conflist")
 }
 
-// podRangeFile has the pod range of the configuration.
-func (o NetworkOptions) podRangeFile() string { return filepath.Join(o.Dir, "pod-cidr") }
-
-func (o NetworkOptions) readPodRange() (netip.Prefix, error) {
-	b, err := os.ReadFile(o.podRangeFile())
-	if errors.Is(err, fs.ErrNotExist) {
-		return netip.Prefix{}, nil
-	}
-	if err != nil {
-		return netip.Prefix{}, err
-	}
-	p, err := netip.ParsePrefix(string(b))
-	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%s has no valid pod range: %w", o.podRangeFile(), err)
-	}
-	return p, nil
-}
-
 // writeConflist writes the CNI configuration. The plugin does not masquerade, because it would add a chain for
 // every pod. ensureFirewall has one rule for the whole range.
 func (o NetworkOptions) writeConflist(n Network) error {
+	var subnets [][]map[string]string
+	var routes []map[string]string
+	for _, p := range n.PodCIDRs {
+		subnets = append(subnets, []map[string]string{{"subnet": p.String()}})
+		routes = append(routes, map[string]string{"dst": netip.PrefixFrom(unspecified(p), 0).String()})
+	}
 	list := conflist{
 		CNIVersion: "0.4.0", // supported by the oldest containerd and plugins
 		Name:       o.Names.Network,
@@ -263,8 +235,8 @@ func (o NetworkOptions) writeConflist(n Network) error {
 				"ipam": map[string]any{
 					"type":    "host-local",
 					"dataDir": filepath.Join(o.Dir, "addresses"),
-					"ranges":  [][]map[string]string{{{"subnet": n.PodCIDR.String()}}},
-					"routes":  []map[string]string{{"dst": "0.0.0.0/0"}},
+					"ranges":  subnets,
+					"routes":  routes,
 				},
 			},
 			{
@@ -283,5 +255,13 @@ func (o NetworkOptions) writeConflist(n Network) error {
 	if err := writeIfChanged(o.conflist(), append(b, '\n')); err != nil {
 		return err
 	}
-	return writeIfChanged(o.podRangeFile(), []byte(n.PodCIDR.String()))
+	return o.writePodRanges(n)
+}
+
+// unspecified returns the address 0.0.0.0 or :: of a range's IP family.
+func unspecified(p netip.Prefix) netip.Addr {
+	if p.Addr().Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
 }

@@ -140,8 +140,8 @@ func TestStartAdoptReset(t *testing.T) {
 	if !strings.HasPrefix(body, "root:x:0:0:") {
 		t.Errorf("the pod's web server answers %q", body)
 	}
-	if !r.Network.PodCIDR.Contains(mustAddr(t, ip)) {
-		t.Errorf("pod address %s is not in %s", ip, r.Network.PodCIDR)
+	if !r.Network.PodCIDRs[0].Contains(mustAddr(t, ip)) {
+		t.Errorf("pod address %s is not in %s", ip, r.Network.PodCIDRs[0])
 	}
 
 	begin = time.Now()
@@ -150,8 +150,8 @@ func TestStartAdoptReset(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("adopted in %v", time.Since(begin))
-	if !again.Adopted || again.Network.PodCIDR != r.Network.PodCIDR {
-		t.Errorf("second start: adopted %v with range %s, want the first's %s", again.Adopted, again.Network.PodCIDR, r.Network.PodCIDR)
+	if !again.Adopted || again.Network.PodCIDRs[0] != r.Network.PodCIDRs[0] {
+		t.Errorf("second start: adopted %v with range %s, want the first's %s", again.Adopted, again.Network.PodCIDRs[0], r.Network.PodCIDRs[0])
 	}
 
 	if err := r.Stop(ctx); err != nil {
@@ -318,8 +318,8 @@ func TestPodsReachEachOtherAndTheHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Network.PodCIDR != network.PodCIDR {
-		t.Errorf("the range changed from %s to %s", network.PodCIDR, r.Network.PodCIDR)
+	if r.Network.PodCIDRs[0] != network.PodCIDRs[0] {
+		t.Errorf("the range changed from %s to %s", network.PodCIDRs[0], r.Network.PodCIDRs[0])
 	}
 	importBusybox(t, r.Endpoint)
 	conn := testDial(t, r.Endpoint)
@@ -354,8 +354,8 @@ func TestTwoDataDirectories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.Network.PodCIDR.Overlaps(second.Network.PodCIDR) {
-		t.Errorf("both have pods in %s and %s", first.Network.PodCIDR, second.Network.PodCIDR)
+	if first.Network.PodCIDRs[0].Overlaps(second.Network.PodCIDRs[0]) {
+		t.Errorf("both have pods in %s and %s", first.Network.PodCIDRs[0], second.Network.PodCIDRs[0])
 	}
 	importBusybox(t, first.Endpoint)
 	importBusybox(t, second.Endpoint)

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -27,8 +29,9 @@ type Options struct {
 	RunDir string
 	// LogFile is where containerd's output goes.
 	LogFile string
-	// PodCIDR is the node's pod range; see NetworkOptions.
-	PodCIDR string
+	// PodCIDRs and IPv6 are those of NetworkOptions.
+	PodCIDRs []netip.Prefix
+	IPv6     bool
 	// Clock defaults to the real clock.
 	Clock clock.Clock
 	// Progress is called, if set, after each step.
@@ -74,7 +77,7 @@ func Start(ctx context.Context, o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Progress(fmt.Sprintf("pod network %s on bridge %s", network.PodCIDR, network.Bridge))
+	o.Progress(fmt.Sprintf("pod network %s on bridge %s", strings.Join(network.Ranges(), " and "), network.Bridge))
 	r := &Runtime{Endpoint: "unix://" + o.socket(), Network: network, options: o}
 	if err := r.ensureRunning(ctx); err != nil {
 		return nil, err
@@ -85,7 +88,7 @@ func Start(ctx context.Context, o Options) (*Runtime, error) {
 // NetworkOptions returns the options of the network that Start creates, for callers that need the bridge
 // earlier.
 func (o Options) NetworkOptions() NetworkOptions {
-	return NetworkOptions{Names: o.Names, Dir: o.networkDir(), PodCIDR: o.PodCIDR}
+	return NetworkOptions{Names: o.Names, Dir: o.networkDir(), PodCIDRs: o.PodCIDRs, IPv6: o.IPv6}
 }
 
 func (o Options) withDefaults() Options {

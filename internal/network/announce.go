@@ -180,7 +180,7 @@ func linkTowards(a netip.Addr) (netlink.Link, error) {
 			return netlink.LinkByIndex(p.LinkIndex)
 		}
 	}
-	route, err := defaultRoute()
+	route, err := defaultRoute(netlink.FAMILY_V4)
 	if err != nil || route == nil {
 		return nil, err
 	}

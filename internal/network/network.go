@@ -33,10 +33,10 @@ type Options struct {
 	Node string
 	// Table is the name of the nftables table, which no other process writes.
 	Table string
-	// Bridge is the interface of the node's pods, with the gateway of PodRange; "" if a runtime that the user
-	// provides has its own network.
-	Bridge   string
-	PodRange netip.Prefix
+	// Bridge is the interface of the node's pods, with the gateways of PodRanges, of which there is at most one of each
+	// IP family; "" if a runtime that the user provides has its own network.
+	Bridge    string
+	PodRanges []netip.Prefix
 	// Clusters matches the names of such interfaces of all clusters on the machine, in nft's syntax.
 	Clusters string
 	// Pools are the ranges of addresses of load balancers that nodes announce; Simulated is the label of nodes that
@@ -88,8 +88,8 @@ func New(o Options) (*Network, error) {
 		options: o, table: table, ready: make(chan struct{}),
 		inbox: newInbox(), balancers: map[string]*v1.Service{},
 		gate:     policy.NewGate(),
-		policies: policy.New(policy.Options{Node: o.Node, PodRanges: podRanges(o)}),
-		routes:   routes{link: servicesLink(o.Bridge), bridge: o.Bridge, source: gateway(o)},
+		policies: policy.New(policy.Options{Node: o.Node, PodRanges: o.PodRanges}),
+		routes:   routes{link: servicesLink(o.Bridge), bridge: o.Bridge, pods: o.PodRanges},
 	}
 	n.health = healthChecks{failed: n.reportHealth, open: map[string]*healthCheck{}}
 	// A kernel without a feature that the rules need is found out now.
@@ -102,27 +102,13 @@ func New(o Options) (*Network, error) {
 
 // base returns the rules that those of all Services and policies need.
 func (n *Network) base() nft.Fragment {
-	config := service.Config{PodRanges: podRanges(n.options), ServiceRanges: outermost(n.ranges)}
+	config := service.Config{PodRanges: n.options.PodRanges, ServiceRanges: outermost(n.ranges)}
 	if n.options.Bridge != "" {
 		config.Bridge, config.Link, config.Clusters = n.options.Bridge, n.routes.link, n.options.Clusters
 	}
 	base := service.Base(config)
 	base.Add(policy.Base())
 	return base
-}
-
-func podRanges(o Options) []netip.Prefix {
-	if !o.PodRange.IsValid() {
-		return nil
-	}
-	return []netip.Prefix{o.PodRange.Masked()}
-}
-
-func gateway(o Options) netip.Addr {
-	if o.Bridge == "" || !o.PodRange.IsValid() {
-		return netip.Addr{}
-	}
-	return o.PodRange.Masked().Addr().Next()
 }
 
 // Ready returns a channel that is closed when the rules of all Services have been written once, or could not be.

@@ -50,7 +50,7 @@ func start(t *testing.T, pools ...netip.Prefix) (*fake.Clientset, *Network, *rec
 	events := record.NewFakeRecorder(10)
 	f := informers.NewSharedInformerFactory(client, 0)
 	n, err := New(Options{
-		Node: "here", Table: table, Bridge: bridge.Name, PodRange: netip.MustParsePrefix("10.244.0.0/24"),
+		Node: "here", Table: table, Bridge: bridge.Name, PodRanges: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")},
 		Pools:     pools,
 		Informers: f, Events: events, Clock: clock.RealClock{},
 	})

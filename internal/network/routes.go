@@ -25,8 +25,8 @@ type routes struct {
 	link string
 	// bridge is the bridge of the pods; "" if it is not known.
 	bridge string
-	// source is the address of the machine in the range of its pods.
-	source netip.Addr
+	// pods are the ranges of its pods, whose first addresses are those of the machine.
+	pods []netip.Prefix
 }
 
 // servicesLink returns the name of the interface to which Services are routed. Names have at most 15 bytes.
@@ -37,7 +37,7 @@ func servicesLink(bridge string) string {
 	return bridge + "-svc"
 }
 
-// ensure routes the ranges of the source's family.
+// ensure routes the ranges of Services of the IP families that pods have.
 func (r routes) ensure(ranges []netip.Prefix) error {
 	if r.link == "" {
 		return nil
@@ -49,7 +49,7 @@ func (r routes) ensure(ranges []netip.Prefix) error {
 	if err != nil {
 		return fmt.Errorf("network interface %s: %w", r.link, err)
 	}
-	present, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	present, err := netlink.RouteList(link, netlink.FAMILY_ALL)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return err
 	}
@@ -60,16 +60,30 @@ func (r routes) ensure(ranges []netip.Prefix) error {
 		}
 	}
 	for _, prefix := range ranges {
-		if !prefix.Addr().Is4() || has[prefix.String()] {
+		source, ok := r.source(prefix)
+		if !ok || has[prefix.String()] {
 			continue
 		}
-		route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(prefix), Src: net.IP(r.source.AsSlice()), Scope: netlink.SCOPE_LINK}
+		route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(prefix), Src: net.IP(source.AsSlice())}
+		if prefix.Addr().Is4() {
+			route.Scope = netlink.SCOPE_LINK
+		}
 		// The range may be routed to another cluster on the machine, which keeps it.
 		if err := netlink.RouteAdd(route); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("route to %s: %w", prefix, err)
 		}
 	}
 	return nil
+}
+
+// source returns the address of the machine that its packets to Services of the range have, so that pods can answer.
+func (r routes) source(services netip.Prefix) (netip.Addr, bool) {
+	for _, p := range r.pods {
+		if p.Addr().Is4() == services.Addr().Is4() {
+			return p.Masked().Addr().Next(), true
+		}
+	}
+	return netip.Addr{}, false
 }
 
 // Taken reports whether the machine routes a range to another interface already, such as that of another cluster.

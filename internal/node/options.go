@@ -51,8 +51,8 @@ type Options struct {
 	ClusterDomain string
 	// ResolvConf is the node's resolver configuration. Defaults to /etc/resolv.conf.
 	ResolvConf string
-	// PodCIDR is the node's pod range, which a new Node object gets. If empty, it gets none.
-	PodCIDR string
+	// PodCIDRs are the node's pod ranges, which a new Node object gets.
+	PodCIDRs []string
 	// AwaitPolicies returns when the NetworkPolicies of a pod are in force for one of its addresses, which the API has.
 	// Containers are started after that. If it is nil, or the pod is in the node's network, they start at once.
 	AwaitPolicies func(ctx context.Context, pod types.UID, address netip.Addr) error

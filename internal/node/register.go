@@ -164,8 +164,8 @@ func (s *registration) initial() *v1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: s.options.Name, Labels: labels, Annotations: map[string]string{managedAttach: "true"}},
 		Spec:       v1.NodeSpec{Taints: s.options.Taints},
 	}
-	if s.options.PodCIDR != "" {
-		node.Spec.PodCIDR, node.Spec.PodCIDRs = s.options.PodCIDR, []string{s.options.PodCIDR}
+	if ranges := s.options.PodCIDRs; len(ranges) > 0 {
+		node.Spec.PodCIDR, node.Spec.PodCIDRs = ranges[0], ranges
 	}
 	return node
 }

@@ -47,7 +47,7 @@ func (f *fakeRuntime) Close(context.Context) error { return nil }
 
 func newRegistration(client *fake.Clientset, runtime *fakeRuntime, clock *testingclock.FakeClock, record func(eventType, reason, message string)) *registration {
 	options := Options{
-		Name: nodeName, Client: client, IPs: []string{"192.0.2.1"}, ServePort: 10250, PodCIDR: "10.244.0.0/24", MaxPods: 110, Version: "v1.37.1",
+		Name: nodeName, Client: client, IPs: []string{"192.0.2.1"}, ServePort: 10250, PodCIDRs: []string{"10.244.0.0/24"}, MaxPods: 110, Version: "v1.37.1",
 		Labels: map[string]string{"role": "all"}, Clock: clock,
 	}
 	return &registration{options: options, record: record, changed: make(chan struct{}, 1), reporter: &reporter{

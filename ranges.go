@@ -1,0 +1,99 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kindred
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/kindred-project/kindred/internal/cluster"
+)
+
+// ranges sets the ranges of addresses of Services, pods and load balancers.
+func (o Options) ranges(config *cluster.Config) error {
+	var err error
+	if config.ServiceCIDRs, err = dualStack("service", orDefault(o.ServiceCIDR, DefaultServiceCIDR)); err != nil {
+		return err
+	}
+	if !config.ServiceCIDRs[0].Addr().Is4() {
+		return invalid("the service range %s is not IPv4; name an IPv4 range first, such as %s,%[1]s", config.ServiceCIDRs[0], DefaultServiceCIDR)
+	}
+	if o.PodCIDR != "" {
+		if config.PodCIDRs, err = dualStack("pod", o.PodCIDR); err != nil {
+			return err
+		}
+	}
+	if config.LoadBalancerPools, err = o.loadBalancerPools(); err != nil {
+		return err
+	}
+	return disjoint(named{"load balancer", config.LoadBalancerPools}, named{"pod", config.PodCIDRs}, named{"service", config.ServiceCIDRs})
+}
+
+// dualStack parses one range, or one of each IP family, separated by a comma.
+func dualStack(what, s string) ([]netip.Prefix, error) {
+	var ranges []netip.Prefix
+	for part := range strings.SplitSeq(s, ",") {
+		r, err := cidr(what, strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
+		}
+		ranges = append(ranges, r)
+	}
+	if len(ranges) > 2 || len(ranges) == 2 && ranges[0].Addr().Is4() == ranges[1].Addr().Is4() {
+		return nil, invalid("%s ranges %s: there can be one for IPv4 and one for IPv6", what, s)
+	}
+	return ranges, nil
+}
+
+// named are ranges of one purpose.
+type named struct {
+	what   string
+	ranges []netip.Prefix
+}
+
+// disjoint checks that ranges of different purposes do not overlap.
+func disjoint(all ...named) error {
+	for i, a := range all {
+		for _, b := range all[i+1:] {
+			for _, p := range a.ranges {
+				for _, q := range b.ranges {
+					if p.Overlaps(q) {
+						return invalid("the %s range %s and the %s range %s overlap", a.what, p, b.what, q)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// loadBalancerPools returns the pools, or an error about one that no Service could use.
+func (o Options) loadBalancerPools() ([]netip.Prefix, error) {
+	if len(o.LoadBalancerPools) > 0 && (o.NoNode || o.ContainerRuntimeEndpoint != "") {
+		return nil, invalid("a pool of load balancers is given, but only a node with Kindred's own container runtime announces its addresses")
+	}
+	var pools []netip.Prefix
+	for _, s := range o.LoadBalancerPools {
+		pool, err := cidr("load balancer", s)
+		if err != nil {
+			return nil, err
+		}
+		if !pool.Addr().Is4() {
+			return nil, invalid("the load balancer range %s is not IPv4, and addresses are announced by ARP only", pool)
+		}
+		pools = append(pools, pool)
+	}
+	return pools, nil
+}
+
+func cidr(what, s string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(s)
+	if err != nil {
+		return prefix, invalid("%s range %q is not a CIDR such as 10.0.0.0/16", what, s)
+	}
+	if prefix != prefix.Masked() {
+		return prefix, invalid("%s range %s has bits beyond its length; did you mean %s?", what, s, prefix.Masked())
+	}
+	return prefix, nil
+}
