@@ -106,8 +106,9 @@ type Options struct {
 	// have an IPv6 range after a comma. If one has, pods have an IPv6 address too, of a free
 	// /64 of fd00:10:244::/48 unless PodCIDR names a range.
 	PodCIDR, ServiceCIDR string
-	// LoadBalancerPools are IPv4 ranges of addresses for Services of the type LoadBalancer, which the node announces
-	// by ARP on the networks of this machine; the address of the node if empty.
+	// LoadBalancerPools are ranges of addresses for Services of the type LoadBalancer, which the node announces
+	// by ARP and NDP on the networks of this machine; the address of the node if empty. IPv6 ranges need
+	// pods with IPv6.
 	LoadBalancerPools []string
 	// TerminatedPodGCThreshold is how many pods that have ended are kept before the oldest are deleted;
 	// DefaultTerminatedPodGCThreshold if 0, and all if it is negative.

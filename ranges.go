@@ -5,6 +5,7 @@ package kindred
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/kindred-project/kindred/internal/cluster"
@@ -24,7 +25,7 @@ func (o Options) ranges(config *cluster.Config) error {
 			return err
 		}
 	}
-	if config.LoadBalancerPools, err = o.loadBalancerPools(); err != nil {
+	if config.LoadBalancerPools, err = o.loadBalancerPools(hasIPv6(config.ServiceCIDRs) || hasIPv6(config.PodCIDRs)); err != nil {
 		return err
 	}
 	return disjoint(named{"load balancer", config.LoadBalancerPools}, named{"pod", config.PodCIDRs}, named{"service", config.ServiceCIDRs})
@@ -68,8 +69,12 @@ func disjoint(all ...named) error {
 	return nil
 }
 
-// loadBalancerPools returns the pools, or an error about one that no Service could use.
-func (o Options) loadBalancerPools() ([]netip.Prefix, error) {
+func hasIPv6(ranges []netip.Prefix) bool {
+	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Addr().Is6() })
+}
+
+// loadBalancerPools returns the pools, or an error about one that no Service could use. IPv6 ones need pods with IPv6.
+func (o Options) loadBalancerPools(ipv6 bool) ([]netip.Prefix, error) {
 	if len(o.LoadBalancerPools) > 0 && (o.NoNode || o.ContainerRuntimeEndpoint != "") {
 		return nil, invalid("a pool of load balancers is given, but only a node with Kindred's own container runtime announces its addresses")
 	}
@@ -79,8 +84,8 @@ func (o Options) loadBalancerPools() ([]netip.Prefix, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !pool.Addr().Is4() {
-			return nil, invalid("the load balancer range %s is not IPv4, and addresses are announced by ARP only", pool)
+		if !pool.Addr().Is4() && !ipv6 {
+			return nil, invalid("the load balancer range %s is IPv6, which pods do not have; give Services an IPv6 range too: --service-cidr %s,fd00:10:96::/112", pool, DefaultServiceCIDR)
 		}
 		pools = append(pools, pool)
 	}

@@ -75,7 +75,7 @@ func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.StringVar(&options.IngressAddress, "ingress-address", "", "IP address that Ingresses are served on (default all addresses)")
 	flags.IntVar(&options.IngressHTTPPort, "ingress-http-port", kindred.DefaultIngressHTTPPort, "port that Ingresses are served on")
 	flags.IntVar(&options.IngressHTTPSPort, "ingress-https-port", kindred.DefaultIngressHTTPSPort, "port that Ingresses are served on with TLS")
-	flags.StringSliceVar(&options.LoadBalancerPools, "load-balancer-pool", nil, "IPv4 CIDRs of addresses for Services of the type LoadBalancer, announced by ARP (default the address of the node)")
+	flags.StringSliceVar(&options.LoadBalancerPools, "load-balancer-pool", nil, "CIDRs of addresses for Services of the type LoadBalancer, announced by ARP and NDP (default the address of the node)")
 	options.TerminatedPodGCThreshold = kindred.DefaultTerminatedPodGCThreshold
 	flags.Var((*podThreshold)(&options.TerminatedPodGCThreshold), "terminated-pod-gc-threshold", "how many pods that have ended are kept before the oldest are deleted; 0 keeps all")
 	flags.StringVar(&options.ServiceCIDR, "service-cidr", kindred.DefaultServiceCIDR, "CIDRs of the ClusterIPs of Services: IPv4, and IPv6 after a comma for dual stack")

@@ -9,7 +9,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 
@@ -26,9 +25,9 @@ import (
 // announcedSource is the source of the rules for announced addresses. It has no slash, unlike those of Services.
 const announcedSource = "announced"
 
-// announce makes the machine answer ARP for the addresses of pools that this node is elected for, and stop that for
-// the others. An address is announced by adding it to the interface of Services: the kernel answers for the
-// addresses of all its interfaces on each of them.
+// announce makes the machine answer ARP and NDP for the addresses of pools that this node is elected for, and stop that
+// for the others. Each is added to the interface of Services. For the IPv4 addresses of all its interfaces the kernel
+// answers on each of them; for IPv6 addresses of other interfaces it answers as a proxy.
 func (n *Network) announce() {
 	if n.routes.link == "" {
 		return
@@ -36,10 +35,14 @@ func (n *Network) announce() {
 	wanted := n.elected()
 	var rules nft.Fragment
 	for _, a := range wanted {
-		rules.AddElement("balancer-ips4", a.String(), "")
+		set := "balancer-ips4"
+		if a.Is6() {
+			set = "balancer-ips6"
+		}
+		rules.AddElement(set, a.String(), "")
 	}
 	n.table.Put(announcedSource, rules)
-	if err := n.routes.setAddresses(wanted); err != nil {
+	if err := errors.Join(n.routes.setAddresses(wanted), setProxies(wanted, n.options.Pools)); err != nil {
 		klog.ErrorS(err, "Announcing the addresses of load balancers; it is tried again")
 	}
 }
@@ -67,7 +70,7 @@ func (n *Network) elected() []netip.Addr {
 		}
 		for _, in := range svc.Status.LoadBalancer.Ingress {
 			a, err := netip.ParseAddr(in.IP)
-			if err == nil && a.Is4() && inPools(n.options.Pools, a) && elect(a, able) == n.options.Node {
+			if err == nil && inPools(n.options.Pools, a) && elect(a, able) == n.options.Node {
 				all = append(all, a)
 			}
 		}
@@ -109,24 +112,23 @@ func elect(a netip.Addr, candidates []string) string {
 	})
 }
 
-// setAddresses makes the IPv4 addresses of the interface of Services those that are wanted, and tells the network about
-// new ones.
+// setAddresses makes the addresses of the interface of Services those that are wanted, and tells the network about new
+// ones.
 func (r routes) setAddresses(wanted []netip.Addr) error {
 	link, err := netlink.LinkByName(r.link)
 	if err != nil {
 		return err
 	}
-	present, err := netlink.AddrList(link, netlink.FAMILY_V4)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	has := map[netip.Addr]bool{}
+	present, err := addressesOf(link)
+	if err != nil {
 		return err
 	}
-	has := map[netip.Addr]bool{}
-	for _, p := range present {
-		a, _ := netip.AddrFromSlice(p.IP.To4())
+	for _, a := range present {
 		if has[a] = true; slices.Contains(wanted, a) {
 			continue
 		}
-		if err := netlink.AddrDel(link, &p); err != nil {
+		if err := netlink.AddrDel(link, hostAddress(a)); err != nil {
 			return fmt.Errorf("removing address %s: %w", a, err)
 		}
 	}
@@ -134,8 +136,7 @@ func (r routes) setAddresses(wanted []netip.Addr) error {
 		if has[a] {
 			continue
 		}
-		address := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(a, a.BitLen())), Flags: unix.IFA_F_NOPREFIXROUTE}
-		if err := netlink.AddrReplace(link, address); err != nil {
+		if err := netlink.AddrReplace(link, hostAddress(a)); err != nil {
 			return fmt.Errorf("adding address %s: %w", a, err)
 		}
 		if err := tellNeighbours(a); err != nil {
@@ -145,44 +146,26 @@ func (r routes) setAddresses(wanted []netip.Addr) error {
 	return nil
 }
 
-// tellNeighbours sends a gratuitous ARP request, which replaces the entry that neighbours may have for an address.
-func tellNeighbours(a netip.Addr) error {
-	link, err := linkTowards(a)
-	if err != nil || link == nil || len(link.Attrs().HardwareAddr) != 6 {
-		return err // there are no neighbours without an Ethernet interface
-	}
-	const arp = uint16(unix.ETH_P_ARP>>8 | unix.ETH_P_ARP&0xff<<8) // in network order
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	to := &unix.SockaddrLinklayer{Protocol: arp, Ifindex: link.Attrs().Index, Halen: 6, Addr: [8]byte{255, 255, 255, 255, 255, 255}}
-	return unix.Sendto(fd, announcement(link.Attrs().HardwareAddr, a), 0, to)
-}
-
-// announcement returns an ARP announcement as RFC 5227 has it: a request whose sender and target is the address.
-func announcement(from net.HardwareAddr, a netip.Addr) []byte {
-	packet := []byte{0, 1, 8, 0, 6, 4, 0, 1} // Ethernet, IPv4, their lengths, request
-	packet = append(append(packet, from...), a.AsSlice()...)
-	return append(append(packet, make([]byte, 6)...), a.AsSlice()...)
-}
-
-// linkTowards returns the interface whose network has an address, else that of the default route; nil if there is
-// neither.
-func linkTowards(a netip.Addr) (netlink.Link, error) {
-	addresses, err := netlink.AddrList(nil, netlink.FAMILY_V4)
+// addressesOf returns the addresses of an interface, without link-local ones.
+func addressesOf(link netlink.Link) ([]netip.Addr, error) {
+	present, err := netlink.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, err
 	}
-	for _, p := range addresses {
-		if ones, _ := p.Mask.Size(); ones < a.BitLen() && p.Contains(net.IP(a.AsSlice())) {
-			return netlink.LinkByIndex(p.LinkIndex)
+	var all []netip.Addr
+	for _, p := range present {
+		if a, ok := netip.AddrFromSlice(p.IP); ok && !a.IsLinkLocalUnicast() {
+			all = append(all, a.Unmap())
 		}
 	}
-	route, err := defaultRoute(netlink.FAMILY_V4)
-	if err != nil || route == nil {
-		return nil, err
+	return all, nil
+}
+
+// hostAddress returns an address without a network.
+func hostAddress(a netip.Addr) *netlink.Addr {
+	flags := unix.IFA_F_NOPREFIXROUTE
+	if a.Is6() {
+		flags |= unix.IFA_F_NODAD // the interface has no neighbours who could have it
 	}
-	return netlink.LinkByIndex(route.LinkIndex)
+	return &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(a, a.BitLen())), Flags: flags}
 }

@@ -20,71 +20,90 @@ import (
 	"github.com/kindred-project/kindred/test/netns"
 )
 
-// An address of a pool is found by ARP from another machine, and only as long as a Service has it. Programs of the
+// An address of a pool is found by ARP or NDP from another machine, and only as long as a Service has it. Programs of the
 // node do not answer there.
 func TestPoolIsAnnounced(t *testing.T) {
-	outside := netns.NewMachine(t, "outside", netip.MustParsePrefix("192.0.2.1/24"))
-	client, _, _ := start(t, netip.MustParsePrefix("192.0.2.96/28"))
-	ctx := t.Context()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":2222")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	svc, err := client.CoreV1().Services("ns").Get(ctx, "svc", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	answers := func(want bool) {
-		t.Helper()
-		var got error
-		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
-			if _, got = outside.Ask(t, "tcp", "192.0.2.100:80", 500*time.Millisecond); (got == nil) == want {
-				return
+	for _, tt := range []struct{ family, outside, pool, service, address string }{
+		{"-4", "192.0.2.1/24", "192.0.2.96/28", "svc", "192.0.2.100"},
+		{"-6", "2001:db8::1/64", "2001:db8::100/120", "svc6", "2001:db8::101"},
+	} {
+		t.Run(tt.address, func(t *testing.T) {
+			outside := netns.NewMachine(t, "outside", netip.MustParsePrefix(tt.outside))
+			if tt.family == "-6" {
+				command(t, "sysctl", "-q", "-w", "net.ipv6.conf.all.forwarding=1")
 			}
-		}
-		t.Fatalf("got %v; want an answer: %t", got, want)
+			client, _, _ := start(t, netip.MustParsePrefix(tt.pool))
+			ctx := t.Context()
+			listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":2222")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			svc, err := client.CoreV1().Services("ns").Get(ctx, tt.service, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			address := net.JoinHostPort(tt.address, "80")
+			answers := func(want bool) {
+				t.Helper()
+				var got error
+				for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+					if _, got = outside.Ask(t, "tcp", address, 500*time.Millisecond); (got == nil) == want {
+						return
+					}
+				}
+				t.Fatalf("got %v; want an answer: %t", got, want)
+			}
+			answers(false)
+			// The neighbour has learnt that the address is elsewhere.
+			outside.Do(t, func() {
+				command(t, "ip", "neigh", "replace", tt.address, "lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "stale")
+			})
+			svc.Spec.Type = v1.ServiceTypeLoadBalancer
+			svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: tt.address}}
+			if _, err := client.CoreV1().Services("ns").Update(ctx, svc, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			answers(true)
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("a neighbour with another entry found the address after %s", took)
+			}
+			outside.Do(t, func() { command(t, "ip", "neigh", "flush", "dev", "eth0") })
+			answers(true)
+			if _, err := (*netns.Pod)(nil).Ask(t, "tcp", address, time.Second); err != nil {
+				t.Errorf("from the machine: %v", err)
+			}
+			if _, err := outside.Ask(t, "tcp", net.JoinHostPort(tt.address, "2222"), time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("a port of the machine, not of the Service: %v", err)
+			}
+			command(t, "ip", "link", "del", "kin-test-svc")
+			answers(true)
+			if err := client.CoreV1().Services("ns").Delete(ctx, tt.service, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			answers(false)
+			for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+				left := command(t, "sh", "-c", "ip address show dev kin-test-svc; ip -6 neigh show proxy")
+				if !strings.Contains(left, tt.address) {
+					return
+				}
+				if time.Since(began) > 5*time.Second {
+					t.Fatalf("the address is still there: %s", left)
+				}
+			}
+		})
 	}
-	answers(false)
-	// The neighbour has learnt that the address is elsewhere.
-	outside.Do(t, func() {
-		if out, err := exec.Command("ip", "neigh", "replace", "192.0.2.100", "lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "stale").CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	})
-	svc.Spec.Type = v1.ServiceTypeLoadBalancer
-	svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: "192.0.2.100"}}
-	if _, err := client.CoreV1().Services("ns").Update(ctx, svc, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
+}
+
+// command runs a program and returns its output.
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(context.Background(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
 	}
-	began := time.Now()
-	answers(true)
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("a neighbour with another entry found the address after %s", took)
-	}
-	if _, err := (*netns.Pod)(nil).Ask(t, "tcp", "192.0.2.100:80", time.Second); err != nil {
-		t.Errorf("from the machine: %v", err)
-	}
-	if _, err := outside.Ask(t, "tcp", "192.0.2.100:2222", time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("a port of the machine, not of the Service: %v", err)
-	}
-	if out, err := exec.Command("ip", "link", "del", "kin-test-svc").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	answers(true)
-	if err := client.CoreV1().Services("ns").Delete(ctx, "svc", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	answers(false)
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		out, _ := exec.CommandContext(context.Background(), "ip", "-4", "address", "show", "dev", "kin-test-svc").CombinedOutput()
-		if !strings.Contains(string(out), "192.0.2.100") {
-			return
-		}
-		if time.Since(began) > 5*time.Second {
-			t.Fatalf("the address is still there: %s", out)
-		}
-	}
+	return string(out)
 }
 
 func TestElect(t *testing.T) {

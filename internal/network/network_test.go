@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -29,28 +30,25 @@ func TestMain(m *testing.M) { os.Exit(netns.Run(m)) }
 
 const table = "kindred-test"
 
-// start runs the network of a node with one pod that serves on port 8080, and the Service 10.96.0.1:80 of it.
+// start runs the network of a node with one pod that serves on port 8080, and its Services 10.96.0.1:80 and
+// [fd00:96::1]:80.
 func start(t *testing.T, pools ...netip.Prefix) (*fake.Clientset, *Network, *record.FakeRecorder) {
 	t.Helper()
-	bridge := netns.NewBridge(t, "kin-test", netip.MustParsePrefix("10.244.0.0/24"))
+	pods := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24"), netip.MustParsePrefix("fd00:244::/64")}
+	bridge := netns.NewBridge(t, "kin-test", pods...)
 	pod := bridge.Pod(t)
 	pod.Serve(t, "pod", 8080)
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: "svc-1", Labels: map[string]string{discoveryv1.LabelServiceName: "svc"}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To(int32(8080)), Protocol: ptr.To(v1.ProtocolTCP)}},
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{pod.Addresses[0].String()}, NodeName: ptr.To("here")}},
-	}
 	client := fake.NewClientset(
 		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}},
 		&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}, Status: v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}}},
-		&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}},
-		newService("svc", "10.96.0.1"), slice,
+		&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16", "fd00:96::/112"}}},
+		newService("svc", "10.96.0.1"), newSlice("svc", discoveryv1.AddressTypeIPv4, pod.Addresses[0]),
+		newService("svc6", "fd00:96::1"), newSlice("svc6", discoveryv1.AddressTypeIPv6, pod.Addresses[1]),
 	)
 	events := record.NewFakeRecorder(10)
 	f := informers.NewSharedInformerFactory(client, 0)
 	n, err := New(Options{
-		Node: "here", Table: table, Bridge: bridge.Name, PodRanges: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24")},
+		Node: "here", Table: table, Bridge: bridge.Name, PodRanges: pods,
 		Pools:     pools,
 		Informers: f, Events: events, Clock: clock.RealClock{},
 	})
@@ -72,13 +70,23 @@ func start(t *testing.T, pools ...netip.Prefix) (*fake.Clientset, *Network, *rec
 		if err := Remove(context.Background(), table, bridge.Name); err != nil {
 			t.Error(err)
 		}
-		out, _ := exec.Command("sh", "-c", "nft list tables; ip route").CombinedOutput()
-		if strings.Contains(string(out), table) || strings.Contains(string(out), "10.96.0.0") {
+		out, _ := exec.Command("sh", "-c", "nft list tables; ip route; ip -6 route; ip -6 neigh show proxy").CombinedOutput()
+		if left := regexp.MustCompile(table + "|10.96.0.0|fd00:96|proxy").Find(out); left != nil {
 			t.Errorf("left behind: %s", out)
 		}
 	})
 	<-n.Ready()
 	return client, n, events
+}
+
+// newSlice returns the endpoints of a Service: port 8080 of an address.
+func newSlice(service string, family discoveryv1.AddressType, address netip.Addr) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: service + "-1", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: family,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To(int32(8080)), Protocol: ptr.To(v1.ProtocolTCP)}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address.String()}, NodeName: ptr.To("here")}},
+	}
 }
 
 func newService(name, ip string) *v1.Service {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 )
@@ -122,7 +123,7 @@ func (r routes) ensureLink() (netlink.Link, error) {
 	return link, netlink.LinkSetUp(link)
 }
 
-// remove removes the interface, and with it the routes.
+// remove removes the interface, and with it the routes and the announced addresses.
 func (r routes) remove() error {
 	link, err := netlink.LinkByName(r.link)
 	var absent netlink.LinkNotFoundError
@@ -132,7 +133,11 @@ func (r routes) remove() error {
 	if err != nil {
 		return err
 	}
-	return netlink.LinkDel(link)
+	announced, err := addressesOf(link)
+	if len(announced) > 0 {
+		err = errors.Join(err, stopProxies(func(a netip.Addr) bool { return slices.Contains(announced, a) }))
+	}
+	return errors.Join(err, netlink.LinkDel(link))
 }
 
 // openLoopback lets packets to node ports on 127.0.0.1 leave the machine's loopback for a pod. The rules keep

@@ -5,6 +5,7 @@ package scenarios
 
 import (
 	"fmt"
+	"net"
 	"os/exec"
 	"strings"
 	"testing"
@@ -83,20 +84,70 @@ spec:
 	})
 }
 
+// TestLoadBalancerPools: a Service with both IP families gets an address of a pool of each. Reset removes what announces
+// them.
+func TestLoadBalancerPools(t *testing.T) {
+	needContainers(t)
+	machine("ip link add kin-pools type bridge && ip link set kin-pools up" +
+		" && ip address add 203.0.113.1/24 dev kin-pools && ip address add 2001:db8:5::1/64 nodad dev kin-pools").run(t)
+	t.Cleanup(func() { machine("ip link del kin-pools").run(t) })
+	s := newSession(t, ownClusterWithNode(t, "--service-cidr", "10.115.0.0/16,fd00:115::/112",
+		"--load-balancer-pool", "203.0.113.16/31", "--load-balancer-pool", "2001:db8:5::10/127"))
+	s.apply(backends)
+	s.apply(`
+apiVersion: v1
+kind: Service
+metadata: {name: both}
+spec:
+  type: LoadBalancer
+  ipFamilyPolicy: RequireDualStack
+  selector: {app: who}
+  ports: [{port: 80, targetPort: 8080}]
+`)
+	s.kubectl("rollout", "status", "deployment/who", "--timeout=60s")
+	s.kubectl("wait", "--for=jsonpath={.status.loadBalancer.ingress[1]}", "service/both", "--timeout=30s")
+	addresses := strings.Fields(s.jsonpath("{.status.loadBalancer.ingress[*].ip}", "service", "both"))
+	for i, pool := range []string{"203.0.113.1", "2001:db8:5::1"} {
+		if !strings.HasPrefix(addresses[i], pool) {
+			t.Errorf("address %d of %v is not of the pool %s", i, addresses, pool)
+		}
+		s.eventually(addresses[i]+" answers", func() error {
+			if who := s.answers(net.JoinHostPort(addresses[i], "80")); len(who) != 2 {
+				return fmt.Errorf("answers of %v", who)
+			}
+			return nil
+		})
+	}
+	if proxies := machine("ip -6 neigh show proxy").run(t); !strings.Contains(proxies, addresses[1]+" dev kin-pools") {
+		t.Errorf("the kernel answers neighbor solicitations for %q", proxies)
+	}
+	s.cluster.kill(t)
+	if r := s.cluster.run("reset"); r.code != 0 {
+		t.Errorf("reset: exit status %d: %s%s", r.code, r.out, r.err)
+	}
+	if left := machine("ip -6 neigh show proxy; ip address").run(t); strings.Contains(left, "2001:db8:5::10") || strings.Contains(left, "2001:db8:5::11") {
+		t.Errorf("after the reset: %s", left)
+	}
+}
+
+// machine is a shell command.
+type machine string
+
+func (m machine) run(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-c", string(m)).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", m, err, out)
+	}
+	return string(out)
+}
+
 // TestLoadBalancerPool: each Service gets an address of the pool, and keeps it over a restart. The announcements stay on
 // a bridge without ports.
 func TestLoadBalancerPool(t *testing.T) {
 	needContainers(t)
-	machine := func(command string) string {
-		t.Helper()
-		out, err := exec.Command("sh", "-c", command).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v: %s", command, err, out)
-		}
-		return string(out)
-	}
-	machine("ip link add kin-pool type bridge && ip address add 198.51.100.1/24 dev kin-pool && ip link set kin-pool up")
-	t.Cleanup(func() { machine("ip link del kin-pool") })
+	machine("ip link add kin-pool type bridge && ip address add 198.51.100.1/24 dev kin-pool && ip link set kin-pool up").run(t)
+	t.Cleanup(func() { machine("ip link del kin-pool").run(t) })
 	s := newSession(t, ownClusterWithNode(t, "--service-cidr", "10.113.0.0/16", "--load-balancer-pool", "198.51.100.16/31"))
 	s.apply(backends)
 	s.kubectl("rollout", "status", "deployment/who", "--timeout=60s")
@@ -131,7 +182,7 @@ func TestLoadBalancerPool(t *testing.T) {
 	}
 	s.kubectl("delete", "service", "--all", "--timeout=20s")
 	s.eventually("the node does not have the addresses", func() error {
-		if out := machine("ip -4 address"); strings.Contains(out, "198.51.100.16/") || strings.Contains(out, "198.51.100.17/") {
+		if out := machine("ip -4 address").run(t); strings.Contains(out, "198.51.100.16/") || strings.Contains(out, "198.51.100.17/") {
 			return fmt.Errorf("%s", out)
 		}
 		return nil
