@@ -23,11 +23,15 @@ func (c *Cluster) startNetwork(m *machine) (*network.Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := network.New(network.Options{
+	options := network.Options{
 		Node: c.config.NodeName, Table: serviceTable(m.names), Bridge: m.bridge.Bridge, PodRanges: m.bridge.PodCIDRs,
 		Clusters: containerd.Bridges, Pools: c.config.LoadBalancerPools, Simulated: simulated.Key,
 		Informers: c.server.Informers(), Events: events, Clock: c.config.Clock,
-	})
+	}
+	if m.bridge.Bridge != "" {
+		options.PodNetwork = m.bridge
+	}
+	n, err := network.New(options)
 	if err != nil {
 		if c.config.Notice != nil {
 			c.config.Notice(fmt.Sprintf("Services are not routed on this node and NetworkPolicies are not applied: %v; apt-get install nftables, run as root", err))

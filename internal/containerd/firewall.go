@@ -75,7 +75,7 @@ COMMIT
 		return err
 	}
 	for _, j := range jumps(n) {
-		if run(ctx, "", f.iptables, "--wait", "-t", j.table, "-C", j.from, "-j", j.to) == nil {
+		if f.has(ctx, j) {
 			continue
 		}
 		if err := run(ctx, "", f.iptables, "--wait", "-t", j.table, "-I", j.from, "-j", j.to); err != nil {
@@ -83,6 +83,19 @@ COMMIT
 		}
 	}
 	return nil
+}
+
+func (f family) has(ctx context.Context, j jump) bool {
+	return run(ctx, "", f.iptables, "--wait", "-t", j.table, "-C", j.from, "-j", j.to) == nil
+}
+
+func (f family) hasJumps(ctx context.Context, n Names) bool {
+	for _, j := range jumps(n) {
+		if !f.has(ctx, j) {
+			return false
+		}
+	}
+	return true
 }
 
 // removeFirewall removes the rules and chains of ensureFirewall. It ignores errors, because each command fails if

@@ -28,6 +28,8 @@ type Network struct {
 	PodCIDRs []netip.Prefix
 	// Gateway is the IPv4 address of the bridge.
 	Gateway net.IP
+
+	names Names
 }
 
 // Ranges returns PodCIDRs as a Node has them.
@@ -68,8 +70,8 @@ func EnsureNetwork(ctx context.Context, o NetworkOptions) (Network, error) {
 	if err != nil {
 		return Network{}, err
 	}
-	n := Network{Bridge: o.Names.Bridge, PodCIDRs: podCIDRs, Gateway: net.IP(podCIDRs[0].Addr().Next().AsSlice())}
-	if err := EnsureBridge(n.Bridge, n.PodCIDRs...); err != nil {
+	n := Network{Bridge: o.Names.Bridge, PodCIDRs: podCIDRs, Gateway: net.IP(podCIDRs[0].Addr().Next().AsSlice()), names: o.Names}
+	if err := n.ensureBridge(); err != nil {
 		return Network{}, err
 	}
 	if err := enableForwarding(ctx, len(podCIDRs) > 1); err != nil {
@@ -81,27 +83,32 @@ func EnsureNetwork(ctx context.Context, o NetworkOptions) (Network, error) {
 	return n, o.writeConflist(n)
 }
 
-// EnsureBridge creates the bridge as the CNI bridge plugin would, up and with the first address of each range.
-func EnsureBridge(name string, podCIDRs ...netip.Prefix) error {
-	link, err := netlink.LinkByName(name)
+// ensureBridge creates the bridge as the CNI bridge plugin would, up and with the first address of each range. Pods
+// that run are connected to a new bridge.
+func (n Network) ensureBridge() error {
+	link, err := netlink.LinkByName(n.Bridge)
 	var absent netlink.LinkNotFoundError
-	if errors.As(err, &absent) {
-		link, err = addBridge(name)
+	created := errors.As(err, &absent)
+	if created {
+		link, err = addBridge(n.Bridge)
 	}
 	if err != nil {
-		return fmt.Errorf("bridge %s: %w", name, err)
+		return fmt.Errorf("bridge %s: %w", n.Bridge, err)
 	}
 	if link.Type() != "bridge" {
-		return fmt.Errorf("network interface %s is a %s, not a bridge; remove it with: ip link delete %[1]s", name, link.Type())
+		return fmt.Errorf("network interface %s is a %s, not a bridge; remove it with: ip link delete %[1]s", n.Bridge, link.Type())
 	}
 	// IPv6 addresses can be set on an interface that is up only.
 	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("bridge %s: %w", name, err)
+		return fmt.Errorf("bridge %s: %w", n.Bridge, err)
 	}
-	for _, p := range podCIDRs {
+	for _, p := range n.PodCIDRs {
 		if err := setAddress(link, netip.PrefixFrom(p.Masked().Addr().Next(), p.Bits())); err != nil {
-			return fmt.Errorf("bridge %s: %w", name, err)
+			return fmt.Errorf("bridge %s: %w", n.Bridge, err)
 		}
+	}
+	if created {
+		return n.connectPods()
 	}
 	return nil
 }

@@ -37,6 +37,8 @@ type Options struct {
 	// IP family; "" if a runtime that the user provides has its own network.
 	Bridge    string
 	PodRanges []netip.Prefix
+	// PodNetwork is the network of these pods; nil if Bridge is "".
+	PodNetwork PodNetwork
 	// Clusters matches the names of such interfaces of all clusters on the machine, in nft's syntax.
 	Clusters string
 	// Pools are the ranges of addresses of load balancers that nodes announce; Simulated is the label of nodes that
@@ -48,6 +50,15 @@ type Options struct {
 	Informers informers.SharedInformerFactory
 	Events    record.EventRecorder
 	Clock     clock.WithTicker
+}
+
+// PodNetwork restores the network of a node's pods.
+type PodNetwork interface {
+	// EnsureBridge restores the bridge, and reports whether it had to.
+	EnsureBridge() (restored bool, err error)
+	// EnsureFirewall restores the rules by which the host's firewall accepts packets of pods, and reports whether it
+	// had to.
+	EnsureFirewall(ctx context.Context) (restored bool, err error)
 }
 
 // Network routes the traffic of one node to Services, and restricts that of its pods by NetworkPolicies.
@@ -69,6 +80,7 @@ type Network struct {
 	balancers map[string]*v1.Service
 	ranges    []netip.Prefix
 	watching  watched
+	unmended  unmended
 }
 
 // checkInterval is the time between two checks whether the kernel still has the rules and routes.
@@ -86,7 +98,7 @@ func New(o Options) (*Network, error) {
 	}
 	n := &Network{
 		options: o, table: table, ready: make(chan struct{}),
-		inbox: newInbox(), balancers: map[string]*v1.Service{},
+		inbox: newInbox(), balancers: map[string]*v1.Service{}, unmended: unmended{},
 		gate:     policy.NewGate(),
 		policies: policy.New(policy.Options{Node: o.Node, PodRanges: o.PodRanges}),
 		routes:   routes{link: servicesLink(o.Bridge), bridge: o.Bridge, pods: o.PodRanges},
@@ -236,7 +248,7 @@ func (n *Network) readSurroundings() bool {
 	slices.SortFunc(ranges, netip.Prefix.Compare)
 	n.ranges = slices.Compact(ranges)
 	n.table.Put("", n.base())
-	if err := n.routes.ensure(n.ranges); err != nil {
+	if _, err := n.routes.ensure(n.ranges); err != nil {
 		klog.ErrorS(err, "Routing the ranges of Services")
 	}
 	now := service.Node{Name: n.options.Node}
@@ -281,26 +293,6 @@ func (n *Network) write(ctx context.Context) error {
 	}
 	n.datagrams = nil
 	return nil
-}
-
-// mend restores rules and routes that another program removed.
-func (n *Network) mend(ctx context.Context) {
-	if err := n.routes.ensure(n.ranges); err != nil {
-		klog.ErrorS(err, "Routing the ranges of Services")
-	}
-	if !n.watching.changedByOthers() {
-		return
-	}
-	intact, err := n.table.Intact(ctx)
-	switch {
-	case err != nil:
-		klog.ErrorS(err, "Checking the rules of Services")
-	case !intact:
-		klog.InfoS("Somebody removed rules of Services; writing them again", "table", n.options.Table)
-		n.table.Forget()
-	default:
-		n.watching.wrote()
-	}
 }
 
 // Remove removes the table and the routes from the kernel. It needs no nft if there is no table.

@@ -38,21 +38,21 @@ func servicesLink(bridge string) string {
 	return bridge + "-svc"
 }
 
-// ensure routes the ranges of Services of the IP families that pods have.
-func (r routes) ensure(ranges []netip.Prefix) error {
+// ensure routes the ranges of Services of the IP families that pods have. It reports whether a route was missing.
+func (r routes) ensure(ranges []netip.Prefix) (restored bool, err error) {
 	if r.link == "" {
-		return nil
+		return false, nil
 	}
 	if err := openLoopback(r.bridge); err != nil {
-		return err
+		return false, err
 	}
 	link, err := r.ensureLink()
 	if err != nil {
-		return fmt.Errorf("network interface %s: %w", r.link, err)
+		return false, fmt.Errorf("network interface %s: %w", r.link, err)
 	}
 	present, err := netlink.RouteList(link, netlink.FAMILY_ALL)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return err
+		return false, err
 	}
 	has := map[string]bool{}
 	for _, route := range present {
@@ -70,11 +70,13 @@ func (r routes) ensure(ranges []netip.Prefix) error {
 			route.Scope = netlink.SCOPE_LINK
 		}
 		// The range may be routed to another cluster on the machine, which keeps it.
-		if err := netlink.RouteAdd(route); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("route to %s: %w", prefix, err)
+		err := netlink.RouteAdd(route)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return restored, fmt.Errorf("route to %s: %w", prefix, err)
 		}
+		restored = restored || err == nil
 	}
-	return nil
+	return restored, nil
 }
 
 // source returns the address of the machine that its packets to Services of the range have, so that pods can answer.

@@ -1,0 +1,115 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containerd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+)
+
+// EnsureBridge restores the bridge if another program has removed or changed it, and reports whether it had to. Pods that
+// run are connected to a new bridge.
+func (n Network) EnsureBridge() (restored bool, err error) {
+	intact, err := n.hasBridge()
+	if err != nil || intact {
+		return false, err
+	}
+	return true, n.ensureBridge()
+}
+
+// hasBridge reports whether the bridge is up and has its addresses.
+func (n Network) hasBridge() (bool, error) {
+	link, err := netlink.LinkByName(n.Bridge)
+	var absent netlink.LinkNotFoundError
+	if errors.As(err, &absent) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("bridge %s: %w", n.Bridge, err)
+	}
+	if link.Attrs().Flags&net.FlagUp == 0 {
+		return false, nil
+	}
+	addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return false, fmt.Errorf("bridge %s: %w", n.Bridge, err)
+	}
+	has := map[string]bool{}
+	for _, a := range addresses {
+		has[a.IP.String()] = true
+	}
+	for _, gateway := range n.Gateways() {
+		if !has[gateway] {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// EnsureFirewall writes the firewall rules again if another program has removed the jumps to them, as a flush of all
+// rules does. It reports whether it had to.
+func (n Network) EnsureFirewall(ctx context.Context) (restored bool, err error) {
+	for _, p := range n.PodCIDRs {
+		if !familyOf(p).hasJumps(ctx, n.names) {
+			return true, ensureFirewall(ctx, n.names, n.PodCIDRs)
+		}
+	}
+	return false, nil
+}
+
+// connectPods connects the pods that run to the bridge, as the CNI bridge plugin did when they started.
+func (n Network) connectPods() error {
+	bridge, err := netlink.LinkByName(n.Bridge)
+	if err != nil {
+		return fmt.Errorf("bridge %s: %w", n.Bridge, err)
+	}
+	results, err := filepath.Glob(filepath.Join(cniResults, n.names.Network+"-*"))
+	if err != nil {
+		return err
+	}
+	for _, file := range results {
+		if err := connectPod(bridge, file); err != nil {
+			return fmt.Errorf("connecting a pod to bridge %s: %w", n.Bridge, err)
+		}
+	}
+	return nil
+}
+
+// connectPod connects the interface of a pod, which is in the result of its plugins. A pod that is gone is ignored.
+func connectPod(bridge netlink.Link, file string) error {
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var cached struct {
+		Result struct {
+			Interfaces []struct{ Name, Mac, Sandbox string }
+		}
+	}
+	if err := json.Unmarshal(content, &cached); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for _, i := range cached.Result.Interfaces {
+		link, err := netlink.LinkByName(i.Name)
+		// Another interface may have the name by now.
+		if i.Sandbox != "" || err != nil || link.Type() != "veth" || link.Attrs().HardwareAddr.String() != i.Mac {
+			continue
+		}
+		if err := errors.Join(netlink.LinkSetMaster(link, bridge), netlink.LinkSetHairpin(link, true)); err != nil {
+			return fmt.Errorf("%s: %w", i.Name, err)
+		}
+	}
+	return nil
+}
