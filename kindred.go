@@ -89,6 +89,9 @@ type Options struct {
 	// DNSHosts is a file in the format of /etc/hosts: names that the cluster's DNS answers from it, and
 	// not from the resolvers of this machine.
 	DNSHosts string
+	// ClusterNetworkPolicies is set if this machine's node applies ClusterNetworkPolicies (policy.networking.k8s.io). Their
+	// CustomResourceDefinition is installed unless it exists.
+	ClusterNetworkPolicies bool
 	// Ingress is set if this machine is to serve Ingresses of the class kindred.
 	Ingress bool
 	// IngressAddress is the IP address that it serves them on; all addresses of the machine if empty.

@@ -202,6 +202,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"ingress address":     {DataDir: "x", Ingress: true, IngressAddress: "localhost"},
 		"ingress port":        {DataDir: "x", Ingress: true, IngressHTTPPort: 70000},
 		"ingress ports":       {DataDir: "x", Ingress: true, IngressHTTPSPort: 80},
+		"policies, no node":   {DataDir: "x", ClusterNetworkPolicies: true, NoNode: true},
 		"runtime, no node":    {DataDir: "x", ContainerRuntimeEndpoint: "unix:///run/cri.sock", NoNode: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -89,6 +89,7 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	if err := o.ranges(&config); err != nil {
 		return config, err
 	}
+	config.ClusterNetworkPolicies = o.ClusterNetworkPolicies
 	if config.Ingress, err = o.ingress(); err != nil {
 		return config, err
 	}
@@ -132,6 +133,8 @@ func (o Options) checkEndpoints() error {
 		return invalid("kubelet directory %q is not an absolute path", o.KubeletDir)
 	case o.DNSHosts != "" && (o.NoDNS || o.NoNode):
 		return invalid("a hosts file for DNS is given, but this machine is to serve no DNS")
+	case o.ClusterNetworkPolicies && o.NoNode:
+		return invalid("ClusterNetworkPolicies are to be applied, but this machine is to be no node")
 	case o.ContainerRuntimeEndpoint != "" && o.NoNode:
 		return invalid("a container runtime is given, but this machine is to be no node")
 	case o.ContainerRuntimeEndpoint != "" && !strings.HasPrefix(o.ContainerRuntimeEndpoint, "unix:///"):

@@ -71,6 +71,7 @@ func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "CIDRs of this node's pods: IPv4, and IPv6 after a comma (default a free /24 of 10.244.0.0/16, and a free /64 of fd00:10:244::/48 if --service-cidr has an IPv6 range)")
 	flags.BoolVar(&options.NoDNS, "no-dns", false, "do not serve the cluster's DNS, so that another DNS server can be installed")
 	flags.StringVar(&options.DNSHosts, "dns-hosts", "", "file in the format of /etc/hosts with further names for the cluster's DNS")
+	flags.BoolVar(&options.ClusterNetworkPolicies, "cluster-network-policies", false, "install the kind ClusterNetworkPolicy (policy.networking.k8s.io) unless it exists, and apply its policies")
 	flags.BoolVar(&options.Ingress, "ingress", false, "serve Ingresses of the class kindred on this machine")
 	flags.StringVar(&options.IngressAddress, "ingress-address", "", "IP address that Ingresses are served on (default all addresses)")
 	flags.IntVar(&options.IngressHTTPPort, "ingress-http-port", kindred.DefaultIngressHTTPPort, "port that Ingresses are served on")

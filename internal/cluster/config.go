@@ -54,6 +54,8 @@ type Config struct {
 	// empty means none.
 	DNS      bool
 	DNSHosts string
+	// ClusterNetworkPolicies is set if this machine, as a node, installs and applies ClusterNetworkPolicies.
+	ClusterNetworkPolicies bool
 	// Ingress configures the proxy of Ingresses; nil means none.
 	Ingress *Ingress
 	// SimulatedNodes is how many nodes to simulate.

@@ -59,6 +59,12 @@ func serviceAccountUser(name string) identity {
 // dnsUser is the identity of the cluster's DNS server.
 var dnsUser = identity{serviceAccountUser("cluster-dns").Info, "kindred-dns"}
 
+// clusterPoliciesUser installs the kind ClusterNetworkPolicy and watches its objects. The bootstrap roles are upstream's,
+// which allow kube-proxy no custom kinds.
+var clusterPoliciesUser = identity{
+	&user.DefaultInfo{Name: "kindred:network-policies", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}, proxyAgent,
+}
+
 // ingressUser is the identity of the proxy of Ingresses.
 var ingressUser = identity{serviceAccountUser("ingress").Info, "kindred-ingress"}
 

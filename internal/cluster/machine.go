@@ -199,7 +199,7 @@ func (c *Cluster) startAgent(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	services, err := c.startNetwork(m)
+	services, err := c.startNetwork(ctx, m)
 	if err != nil {
 		return err
 	}

@@ -18,15 +18,19 @@ import (
 
 // startNetwork starts the part that routes Services and applies NetworkPolicies on this machine. It returns nil,
 // after a notice, if the machine cannot change nftables rules.
-func (c *Cluster) startNetwork(m *machine) (*network.Network, error) {
+func (c *Cluster) startNetwork(ctx context.Context, m *machine) (*network.Network, error) {
 	events, err := c.recorder(proxyUser, proxyAgent)
+	if err != nil {
+		return nil, err
+	}
+	clusterPolicies, err := c.clusterPolicies(ctx)
 	if err != nil {
 		return nil, err
 	}
 	options := network.Options{
 		Node: c.config.NodeName, Table: serviceTable(m.names), Bridge: m.bridge.Bridge, PodRanges: m.bridge.PodCIDRs,
 		Clusters: containerd.Bridges, Pools: c.config.LoadBalancerPools, Simulated: simulated.Key,
-		Informers: c.server.Informers(), Events: events, Clock: c.config.Clock,
+		Informers: c.server.Informers(), ClusterPolicies: clusterPolicies, Events: events, Clock: c.config.Clock,
 	}
 	if m.bridge.Bridge != "" {
 		options.PodNetwork = m.bridge
@@ -42,6 +46,12 @@ func (c *Cluster) startNetwork(m *machine) (*network.Network, error) {
 		c.config.Notice("the kernel has no br_netfilter: between two pods of this node, Services do not work and NetworkPolicies do not apply; modprobe br_netfilter")
 	}
 	c.server.StartInformers()
+	if clusterPolicies != nil {
+		c.parts.start("cluster network policies", c.fail, func(ctx context.Context) error {
+			clusterPolicies.RunWithContext(ctx)
+			return nil
+		})
+	}
 	c.parts.start("network", c.fail, n.Run)
 	return n, nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kindred-project/kindred/internal/network/nft"
 )
@@ -19,6 +21,32 @@ func (n *Network) report(r nft.Refused) {
 		return // not the rules of a Service
 	}
 	n.options.Events.Eventf(svc, v1.EventTypeWarning, "RulesRefused", "Node %s cannot route this Service: %s", n.options.Node, firstLine(r.Err))
+}
+
+// reportPolicies records an event on each policy of pods whose rules the kernel refuses.
+func (n *Network) reportPolicies(r nft.Refused, policies []types.NamespacedName) {
+	for _, p := range policies {
+		if o := n.policyObject(p); o != nil {
+			n.options.Events.Eventf(o, v1.EventTypeWarning, "RulesRefused",
+				"Node %s cannot apply the policies of some pods and drops their packets: %s", n.options.Node, firstLine(r.Err))
+		}
+	}
+}
+
+// policyObject returns a policy; nil if it does not exist any more. ClusterNetworkPolicies have no namespace.
+func (n *Network) policyObject(p types.NamespacedName) runtime.Object {
+	if p.Namespace != "" {
+		np, err := n.options.Informers.Networking().V1().NetworkPolicies().Lister().NetworkPolicies(p.Namespace).Get(p.Name)
+		if err != nil {
+			return nil
+		}
+		return np
+	}
+	cnp, exists, err := n.options.ClusterPolicies.GetStore().GetByKey(p.Name)
+	if err != nil || !exists {
+		return nil
+	}
+	return cnp.(runtime.Object)
 }
 
 // reportHealth records an event on a Service whose health check cannot be served. It is tried again with the

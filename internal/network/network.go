@@ -48,8 +48,11 @@ type Options struct {
 	// Informers are of Services, EndpointSlices, Nodes, ServiceCIDRs, NetworkPolicies, Pods and Namespaces. New
 	// registers with them; the caller starts them.
 	Informers informers.SharedInformerFactory
-	Events    record.EventRecorder
-	Clock     clock.WithTicker
+	// ClusterPolicies is an informer of ClusterNetworkPolicies, as unstructured objects, which the caller starts; nil if
+	// they are not applied.
+	ClusterPolicies cache.SharedIndexInformer
+	Events          record.EventRecorder
+	Clock           clock.WithTicker
 }
 
 // PodNetwork restores the network of a node's pods.
@@ -277,7 +280,7 @@ func (n *Network) write(ctx context.Context) error {
 	refused, err := n.table.Write(ctx)
 	for _, r := range refused {
 		klog.ErrorS(r.Err, "The kernel refuses rules", "source", r.Source)
-		n.policies.Refused(r.Source)
+		n.reportPolicies(r, n.policies.Refused(r.Source))
 		n.report(r)
 	}
 	n.putPolicies()

@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/kindred-project/kindred/internal/network/nft"
 )
@@ -31,6 +33,9 @@ type Objects struct {
 	Pods       []*corev1.Pod
 	Slices     []*discoveryv1.EndpointSlice
 	Policies   []*networkingv1.NetworkPolicy
+	// Nodes and Cluster are empty if ClusterNetworkPolicies are not applied.
+	Nodes   []*corev1.Node
+	Cluster []*v1alpha2.ClusterNetworkPolicy
 }
 
 // Compile returns the fragments of all objects, by their source. Errors are those of [Compiler.SetPolicy].
@@ -56,6 +61,14 @@ func (c *Compiler) set(all Objects) (errs []error) {
 			errs = append(errs, err)
 		}
 	}
+	for _, n := range all.Nodes {
+		c.SetNode(n)
+	}
+	for _, p := range all.Cluster {
+		if err := c.SetClusterPolicy(p); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	return errs
 }
 
@@ -68,7 +81,7 @@ type Compiler struct {
 	inNamespace map[string]map[*pod]struct{}
 	claimants   map[netip.Addr]map[*pod]struct{}
 	policies    map[string]*policy
-	// policiesIn has the keys of the policies of each namespace.
+	// policiesIn has the keys of the policies of each namespace, and under clusterWide those of ClusterNetworkPolicies.
 	policiesIn map[string]map[string]struct{}
 	sets       map[string]*set
 	groups     map[string]*group
@@ -138,11 +151,32 @@ func (c *Compiler) relabel(name string, now labels.Set) {
 		return
 	}
 	for _, s := range c.sets {
-		if s.matchesNamespace(name, old) == s.matchesNamespace(name, now) {
+		if s.nodes != nil || s.matchesNamespace(name, old) == s.matchesNamespace(name, now) {
 			continue
 		}
 		for p := range c.inNamespace[name] {
 			c.place(s, p)
+		}
+	}
+	for p := range c.inNamespace[name] {
+		c.reselect(p)
+	}
+}
+
+// reselect applies the ClusterNetworkPolicies to a pod whose namespace has changed its labels.
+func (c *Compiler) reselect(p *pod) {
+	if !p.local {
+		return
+	}
+	var changed [directions]bool
+	for key := range c.policiesIn[clusterWide] {
+		for d, now := range c.selects(key, p) {
+			changed[d] = changed[d] || now
+		}
+	}
+	for d := range directions {
+		if changed[d] {
+			c.regroup(p, d)
 		}
 	}
 }
@@ -162,6 +196,12 @@ func (c *Compiler) SetSlice(s *discoveryv1.EndpointSlice) {
 
 // DeleteSlice removes an EndpointSlice.
 func (c *Compiler) DeleteSlice(namespace, name string) { c.setPod(sliceKey(namespace, name), nil) }
+
+// SetNode adds or changes a node, which ClusterNetworkPolicies may name as a destination.
+func (c *Compiler) SetNode(n *corev1.Node) { c.setPod(nodeKey(n.Name), nodeOf(n)) }
+
+// DeleteNode removes a node.
+func (c *Compiler) DeleteNode(name string) { c.setPod(nodeKey(name), nil) }
 
 func (c *Compiler) setPod(key string, now *pod) {
 	old := c.pods[key]
@@ -200,8 +240,10 @@ func (c *Compiler) add(p *pod) {
 		c.place(s, p)
 	}
 	if p.local {
-		for key := range c.policiesIn[p.namespace] {
-			c.selects(key, p)
+		for _, of := range []string{p.namespace, clusterWide} {
+			for key := range c.policiesIn[of] {
+				c.selects(key, p)
+			}
 		}
 	}
 	for _, a := range p.claimed {
@@ -256,7 +298,7 @@ func (c *Compiler) readdressed(p *pod) {
 // SetPolicy adds or changes a policy. If a part of it is invalid, it returns an error, and the part allows nothing.
 func (c *Compiler) SetPolicy(np *networkingv1.NetworkPolicy) error {
 	key := policyKey(np.Namespace, np.Name)
-	if old := c.policies[key]; old != nil && equality.Semantic.DeepEqual(old.spec, np.Spec) {
+	if old := c.policies[key]; old != nil && equality.Semantic.DeepEqual(old.spec, any(np.Spec)) {
 		return nil
 	}
 	now, err := parse(np)
@@ -271,6 +313,7 @@ func (c *Compiler) DeletePolicy(namespace, name string) {
 
 func policyKey(namespace, name string) string { return namespace + "/" + name }
 
+// setPolicy adds, changes or removes a policy of a namespace, or of clusterWide.
 func (c *Compiler) setPolicy(key, namespace string, now *policy) {
 	old := c.policies[key]
 	c.dirty.guard = true
@@ -290,10 +333,7 @@ func (c *Compiler) setPolicy(key, namespace string, now *policy) {
 		}
 	}
 	named := old != nil && len(old.names()) > 0 || now != nil && len(now.names()) > 0
-	for p := range c.inNamespace[namespace] {
-		if !p.local {
-			continue
-		}
+	for p := range c.subjects(namespace) {
 		changed := c.selects(key, p)
 		for d := range directions {
 			if changed[d] || named && d == ingress {
@@ -306,10 +346,25 @@ func (c *Compiler) setPolicy(key, namespace string, now *policy) {
 	}
 }
 
+// subjects returns the pods of the node that a policy of a namespace, or of clusterWide, may isolate.
+func (c *Compiler) subjects(namespace string) iter.Seq[*pod] {
+	all := maps.Keys(c.inNamespace[namespace])
+	if namespace == clusterWide {
+		all = maps.Values(c.pods)
+	}
+	return func(yield func(*pod) bool) {
+		for p := range all {
+			if p.local && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
 // selects records whether a policy isolates a pod. It returns the directions in which that changed.
 func (c *Compiler) selects(key string, p *pod) (changed [directions]bool) {
 	by := c.policies[key]
-	selected := by != nil && by.selector.Matches(p.labels)
+	selected := by != nil && by.subject.selects(p, c.namespaces[p.namespace])
 	for d := range directions {
 		_, was := p.selectedBy[d][key]
 		is := selected && by.isolates[d]
@@ -357,7 +412,7 @@ func (c *Compiler) release(p peer) {
 }
 
 func (c *Compiler) candidates(p peer) []*pod {
-	if p.namespaces == nil {
+	if p.nodes == nil && p.namespaces == nil {
 		return slices.Collect(maps.Keys(c.inNamespace[p.namespace]))
 	}
 	return slices.Collect(maps.Values(c.pods))
@@ -366,7 +421,7 @@ func (c *Compiler) candidates(p peer) []*pod {
 // place puts a pod into a set, or takes it out.
 func (c *Compiler) place(s *set, p *pod) {
 	_, was := s.pods[p]
-	is := s.matchesNamespace(p.namespace, c.namespaces[p.namespace]) && s.peer.pods.Matches(p.labels) && (s.port == nil || len(p.ports[*s.port]) > 0)
+	is := s.selects(p, c.namespaces[p.namespace])
 	if is == was {
 		return
 	}

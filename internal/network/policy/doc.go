@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy compiles NetworkPolicies to fragments of an nftables table.
+// Package policy compiles NetworkPolicies and ClusterNetworkPolicies to fragments of an nftables table.
 //
 // [Compiler] gets objects one by one and returns the fragments that changed. It has no I/O and no clock, and the
 // order of the objects does not matter: [Compile] is the same function for all objects at once.
@@ -14,12 +14,14 @@
 //	policy-egress   looks the client up in the map egress4 and calls the chain of its policies
 //	policy-ingress  looks the server up in the map ingress4 and calls the chain of its policies
 //
-// The maps have the isolated pods of this node. Pods that the same policies select share a chain: one rule for each
-// combination of peers and ports, which returns, and a drop at the end. Peers are sets of addresses: one for each pair
+// The maps have the isolated pods of this node. Pods that the same policies select share a chain: the rules of the Admin
+// tier in order, then those of NetworkPolicies, which return, and a drop at the end, or for pods without NetworkPolicies
+// those of the Baseline tier. There is one rule for each combination of peers and ports. Accept returns, Deny drops, and
+// Pass goes to a second chain, which has what follows the Admin tier. Peers are sets of addresses: one for each pair
 // of selectors, whichever policies use it. All of it exists for IPv6 as well.
 //
 // Until a pod of this node is known, all packets from and to its address are dropped, if the cluster has any
 // policy. [Gate] lets the node agent wait for that moment.
 //
-// Decision 18 has the reasons.
+// Decisions 18 and 22 have the reasons.
 package policy

@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -63,16 +64,22 @@ func (c *Compiler) leave(p *pod, d direction) {
 }
 
 // Refused drops all packets of the pods of a source whose fragment the kernel did not accept, until one of their
-// policies changes. It reports whether there is a new fragment.
-func (c *Compiler) Refused(source string) bool {
+// policies changes. It returns these policies; ClusterNetworkPolicies have no namespace.
+func (c *Compiler) Refused(source string) []types.NamespacedName {
 	for _, g := range c.groups {
-		if g.source() == source && !g.refused {
-			c.touch(g)
-			g.refused = true
-			return true
+		if g.source() != source || g.refused {
+			continue
 		}
+		c.touch(g)
+		g.refused = true
+		var concerned []types.NamespacedName
+		for _, key := range g.policies {
+			namespace, name, _ := strings.Cut(key, "/")
+			concerned = append(concerned, types.NamespacedName{Namespace: namespace, Name: name})
+		}
+		return concerned
 	}
-	return false
+	return nil
 }
 
 // Changes returns the fragments that changed since the last call, by their source. An empty fragment has been
@@ -167,19 +174,67 @@ func (c *Compiler) groupFragment(g *group) (f nft.Fragment) {
 }
 
 func (c *Compiler) addChain(f *nft.Fragment, g *group, fam family) {
-	var lines []string
+	var tiers [tiers][]*policy
 	for _, key := range g.policies {
-		for _, r := range c.policies[key].rules[g.direction] {
-			lines = append(lines, r.lines(g.direction, fam, g.numbers)...)
-			for _, p := range slices.Concat(r.peers, r.named) {
-				p.define(f, fam)
+		p := c.policies[key]
+		tiers[p.tier] = append(tiers[p.tier], p)
+		for _, r := range p.rules[g.direction] {
+			for _, selected := range slices.Concat(r.peers, r.named) {
+				selected.define(f, fam)
 			}
 		}
 	}
-	f.AddChain(g.chain(fam), nft.Chain{Rules: append(distinct(lines), "drop")})
+	for i := range tiers {
+		// The keys are sorted, so policies of the same priority stay in the order of their names.
+		slices.SortStableFunc(tiers[i], func(a, b *policy) int { return cmp.Compare(a.priority, b.priority) })
+	}
+	rest := g.afterAdmin(tiers[networkTier], tiers[baselineTier], fam)
+	if len(tiers[adminTier]) == 0 {
+		f.AddChain(g.chain(fam), nft.Chain{Rules: rest})
+		return
+	}
+	passed := g.chain(fam) + "-passed"
+	lines := untilAlways(g.lines(tiers[adminTier], fam, verdicts{accept: "return", deny: "drop", pass: "goto " + passed}))
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasSuffix(line, passed) }) {
+		f.AddChain(g.chain(fam), nft.Chain{Rules: untilAlways(append(lines, rest...))})
+		return
+	}
+	f.AddChain(g.chain(fam), nft.Chain{Rules: untilAlways(append(lines, "goto "+passed))})
+	f.AddChain(passed, nft.Chain{Rules: rest})
 }
 
-// distinct returns the lines without repetitions; only the one that allows all if there is one.
+// afterAdmin returns the rules that follow those of the Admin tier. NetworkPolicies decide about all connections of the
+// pods that they isolate, so the Baseline tier is for other pods. A chain that ends without a verdict allows.
+func (g *group) afterAdmin(network, baseline []*policy, fam family) []string {
+	if len(network) > 0 {
+		return append(distinct(g.lines(network, fam, verdicts{accept: "return"})), "drop")
+	}
+	return untilAlways(g.lines(baseline, fam, verdicts{accept: "return", deny: "drop", pass: "return"}))
+}
+
+// lines returns the rules of nft for those of policies, in order.
+func (g *group) lines(of []*policy, fam family, by verdicts) []string {
+	var lines []string
+	for _, p := range of {
+		for _, r := range p.rules[g.direction] {
+			lines = append(lines, r.lines(g.direction, fam, g.numbers, by[r.action])...)
+		}
+	}
+	return lines
+}
+
+// untilAlways returns the lines up to the first that matches all packets.
+func untilAlways(lines []string) []string {
+	always := slices.IndexFunc(lines, func(line string) bool {
+		return line == "return" || line == "drop" || strings.HasPrefix(line, "goto ")
+	})
+	if always >= 0 {
+		lines = lines[:always+1]
+	}
+	return lines
+}
+
+// distinct returns the lines of NetworkPolicies without repetitions; only the one that allows all if there is one.
 func distinct(lines []string) []string {
 	if slices.Contains(lines, "return") {
 		return []string{"return"}

@@ -6,7 +6,6 @@ package policy
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/kindred-project/kindred/internal/network/nft"
 )
@@ -55,16 +55,27 @@ func chainAllows(f nft.Fragment, direction string, isolated netip.Addr, c conn) 
 	if !ok {
 		return true
 	}
-	chain, ok := f.Chains[strings.TrimPrefix(verdict, "jump ")]
+	return follow(f, strings.TrimPrefix(verdict, "jump "), c)
+}
+
+// follow evaluates a chain: one that ends without a verdict returns.
+func follow(f nft.Fragment, name string, c conn) bool {
+	chain, ok := f.Chains[name]
 	if !ok {
-		panic("no chain for " + verdict)
+		panic("no chain " + name)
 	}
 	for _, rule := range chain.Rules {
-		if matched, verdict := evaluate(f, rule, c); matched {
+		matched, verdict := evaluate(f, rule, c)
+		next, isGoto := strings.CutPrefix(verdict, "goto ")
+		switch {
+		case !matched:
+		case isGoto:
+			return follow(f, next, c)
+		default:
 			return verdict == "return"
 		}
 	}
-	panic("no verdict")
+	return true
 }
 
 // evaluate knows the few forms of rules that the compiler writes.
@@ -102,7 +113,7 @@ func evaluate(f nft.Fragment, rule string, c conn) (bool, string) {
 		}
 		panic(rule)
 	}
-	for len(words) > 1 {
+	for words[0] != "return" && words[0] != "drop" && words[0] != "goto" {
 		key := value()
 		for words[0] == "." {
 			take()
@@ -112,7 +123,7 @@ func evaluate(f nft.Fragment, rule string, c conn) (bool, string) {
 			return false, ""
 		}
 	}
-	return true, words[0]
+	return true, strings.Join(words, " ")
 }
 
 func matches(f nft.Fragment, words *[]string, key string) bool {
@@ -161,6 +172,9 @@ func modelAllows(all Objects, node string, c conn) bool {
 		if isolated == nil || isolated.Spec.NodeName != node {
 			return true
 		}
+		if allow, final := modelTier(all, v1alpha2.AdminTier, d, isolated, remote, c); final {
+			return allow
+		}
 		selected := false
 		for _, np := range all.Policies {
 			if np.Namespace != isolated.Namespace || !selects(&np.Spec.PodSelector, isolated.Labels) || !slices.Contains(typesOf(np), d) {
@@ -181,7 +195,11 @@ func modelAllows(all Objects, node string, c conn) bool {
 				}
 			}
 		}
-		return !selected
+		if selected {
+			return false
+		}
+		allow, final := modelTier(all, v1alpha2.BaselineTier, d, isolated, remote, c)
+		return allow || !final
 	}
 	return allowed(networkingv1.PolicyTypeEgress, client, server, c.server) && allowed(networkingv1.PolicyTypeIngress, server, client, c.client)
 }
@@ -265,127 +283,6 @@ func portsAllow(ports []networkingv1.NetworkPolicyPort, server *corev1.Pod, c co
 	return len(ports) == 0
 }
 
-// world makes random objects of a small universe, so that selectors, ports and addresses often meet.
-type world struct{ *rand.Rand }
-
-func newWorld(seed uint64) world { return world{rand.New(rand.NewPCG(seed, 1))} }
-
-func pick[T any](w world, from ...T) T { return from[w.IntN(len(from))] }
-
-func (w world) labels() map[string]string {
-	l := map[string]string{}
-	for _, key := range []string{"a", "b"} {
-		if w.IntN(3) > 0 {
-			l[key] = pick(w, "x", "y")
-		}
-	}
-	return l
-}
-
-func (w world) selector() *metav1.LabelSelector {
-	s := &metav1.LabelSelector{}
-	switch w.IntN(4) {
-	case 0:
-		s.MatchLabels = map[string]string{pick(w, "a", "b"): pick(w, "x", "y")}
-	case 1:
-		s.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: pick(w, "a", "b"), Operator: pick(w, metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn), Values: []string{pick(w, "x", "y")}}}
-	case 2:
-		s.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: pick(w, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist)}}
-	}
-	return s
-}
-
-func (w world) namespace(i int) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i), Labels: w.labels()}}
-}
-
-// pod has an address of its own in each family, since it is decided elsewhere who has a contested one.
-func (w world) pod(i int) *corev1.Pod {
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Namespace: fmt.Sprint("n", i%3), Labels: w.labels()},
-		Spec:       corev1.PodSpec{NodeName: pick(w, "node", "node", "other"), HostNetwork: w.IntN(12) == 0},
-		Status:     corev1.PodStatus{Phase: pick(w, corev1.PodRunning, corev1.PodRunning, corev1.PodRunning, corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed)},
-	}
-	if w.IntN(10) > 0 {
-		p.Status.PodIP = fmt.Sprint("10.0.0.", i)
-		p.Status.PodIPs = []corev1.PodIP{{IP: p.Status.PodIP}, {IP: fmt.Sprintf("fd00::%x", i)}}
-	}
-	for _, name := range []string{"web", "dns"} {
-		if w.IntN(3) > 0 {
-			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Ports: []corev1.ContainerPort{{Name: name, ContainerPort: int32(80 + w.IntN(3)), Protocol: w.protocol()}}})
-		}
-	}
-	return p
-}
-
-func (w world) protocol() corev1.Protocol {
-	return pick(w, corev1.ProtocolTCP, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
-}
-
-func (w world) policy(i int) *networkingv1.NetworkPolicy {
-	np := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("np", i), Namespace: fmt.Sprint("n", w.IntN(3))}}
-	np.Spec.PodSelector = *w.selector()
-	in, out := networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress
-	np.Spec.PolicyTypes = pick(w, nil, []networkingv1.PolicyType{in}, []networkingv1.PolicyType{out}, []networkingv1.PolicyType{in, out})
-	for range w.IntN(3) {
-		np.Spec.Ingress = append(np.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: w.peers(), Ports: w.ports()})
-	}
-	for range w.IntN(3) {
-		np.Spec.Egress = append(np.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: w.peers(), Ports: w.ports()})
-	}
-	return np
-}
-
-func (w world) peers() (peers []networkingv1.NetworkPolicyPeer) {
-	for range w.IntN(3) {
-		switch w.IntN(4) {
-		case 0:
-			peers = append(peers, networkingv1.NetworkPolicyPeer{PodSelector: w.selector()})
-		case 1:
-			peers = append(peers, networkingv1.NetworkPolicyPeer{NamespaceSelector: w.selector()})
-		case 2:
-			peers = append(peers, networkingv1.NetworkPolicyPeer{NamespaceSelector: w.selector(), PodSelector: w.selector()})
-		default:
-			peers = append(peers, networkingv1.NetworkPolicyPeer{IPBlock: pick(w, &networkingv1.IPBlock{CIDR: "10.0.0.0/24", Except: []string{"10.0.0.4/30", "10.0.0.6/32"}},
-				&networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/29"}}, &networkingv1.IPBlock{CIDR: "10.0.0.5/32"},
-				&networkingv1.IPBlock{CIDR: "::/0"}, &networkingv1.IPBlock{CIDR: "fd00::/124", Except: []string{"fd00::2/127"}})})
-		}
-	}
-	return peers
-}
-
-func (w world) ports() (ports []networkingv1.NetworkPolicyPort) {
-	for range w.IntN(3) {
-		p := networkingv1.NetworkPolicyPort{Protocol: pick(w, nil, ptr.To(w.protocol()))}
-		switch w.IntN(4) {
-		case 0:
-			p.Port = ptr.To(intstr.FromInt32(int32(80 + w.IntN(3))))
-		case 1:
-			p.Port, p.EndPort = ptr.To(intstr.FromInt32(80)), ptr.To(int32(80+w.IntN(3)))
-		case 2:
-			p.Port = ptr.To(intstr.FromString(pick(w, "web", "dns")))
-		}
-		ports = append(ports, p)
-	}
-	return ports
-}
-
-const podsOfWorld = 10
-
-func (w world) objects() Objects {
-	var all Objects
-	for i := range 3 {
-		all.Namespaces = append(all.Namespaces, w.namespace(i))
-	}
-	for i := range podsOfWorld {
-		all.Pods = append(all.Pods, w.pod(i))
-	}
-	for i := range 1 + w.IntN(6) {
-		all.Policies = append(all.Policies, w.policy(i))
-	}
-	return all
-}
-
 var options = Options{Node: "node", PodRanges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
 
 func TestFragmentsAllowWhatTheAPIDocuments(t *testing.T) {
@@ -425,6 +322,7 @@ func TestChangesLeadToTheSameFragments(t *testing.T) {
 		w := newWorld(seed)
 		c, have := New(options), map[string]nft.Fragment{}
 		namespaces, pods, slicesOf, policies := map[string]*corev1.Namespace{}, map[string]*corev1.Pod{}, map[string]*discoveryv1.EndpointSlice{}, map[string]*networkingv1.NetworkPolicy{}
+		nodes, cluster := map[string]*corev1.Node{}, map[string]*v1alpha2.ClusterNetworkPolicy{}
 		// IPv6 is written as soon as the node has had one address.
 		first := w.pod(200)
 		first.Spec.NodeName, first.Spec.HostNetwork, first.Status.Phase = "node", false, corev1.PodRunning
@@ -434,7 +332,7 @@ func TestChangesLeadToTheSameFragments(t *testing.T) {
 		for step := range 80 {
 			for range 1 + w.IntN(3) {
 				remove := w.IntN(3) == 0
-				switch w.IntN(4) {
+				switch w.IntN(6) {
 				case 0:
 					ns := w.namespace(w.IntN(3))
 					change(namespaces, ns.Name, ns, remove, c.SetNamespace, func() { c.DeleteNamespace(ns.Name) })
@@ -449,6 +347,13 @@ func TestChangesLeadToTheSameFragments(t *testing.T) {
 				case 2:
 					s := dnsSlice("10.0.0.1", 53)
 					change(slicesOf, s.Name, s, remove, c.SetSlice, func() { c.DeleteSlice(s.Namespace, s.Name) })
+				case 3:
+					n := w.node(w.IntN(2))
+					change(nodes, n.Name, n, remove, c.SetNode, func() { c.DeleteNode(n.Name) })
+				case 4:
+					cnp := w.clusterPolicy(w.IntN(4))
+					set := func(cnp *v1alpha2.ClusterNetworkPolicy) { _ = c.SetClusterPolicy(cnp) }
+					change(cluster, cnp.Name, cnp, remove, set, func() { c.DeleteClusterPolicy(cnp.Name) })
 				default:
 					np := w.policy(w.IntN(5))
 					np.Namespace = "n" + np.Name[2:]
@@ -466,7 +371,10 @@ func TestChangesLeadToTheSameFragments(t *testing.T) {
 					delete(have, source)
 				}
 			}
-			want, _ := Compile(options, Objects{slices.Collect(maps.Values(namespaces)), slices.Collect(maps.Values(pods)), slices.Collect(maps.Values(slicesOf)), slices.Collect(maps.Values(policies))})
+			want, _ := Compile(options, Objects{
+				Namespaces: slices.Collect(maps.Values(namespaces)), Pods: slices.Collect(maps.Values(pods)), Slices: slices.Collect(maps.Values(slicesOf)),
+				Policies: slices.Collect(maps.Values(policies)), Nodes: slices.Collect(maps.Values(nodes)), Cluster: slices.Collect(maps.Values(cluster)),
+			})
 			maps.DeleteFunc(want, func(_ string, f nft.Fragment) bool { return len(f.Chains)+len(f.Elements)+len(f.Sets) == 0 })
 			if !reflect.DeepEqual(have, want) {
 				t.Fatalf("seed %d, step %d: got\n%v, want\n%v", seed, step, have, want)

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 )
@@ -38,17 +37,22 @@ func (d direction) isolated(f family) string {
 
 func (d direction) remote(f family) string { return (1 - d).isolated(f) }
 
-// policy is a NetworkPolicy with its selectors parsed.
+// policy is a NetworkPolicy or a ClusterNetworkPolicy with its selectors parsed.
 type policy struct {
-	namespace string
-	spec      networkingv1.NetworkPolicySpec
-	selector  labels.Selector
-	isolates  [directions]bool
-	rules     [directions][]rule
+	// spec is that of the API, by which changes are detected.
+	spec any
+	tier tier
+	// priority is that of a ClusterNetworkPolicy: policies with lower ones come first in their tier.
+	priority int32
+	// subject selects the pods that the policy isolates. It is a peer without spans and port.
+	subject  peer
+	isolates [directions]bool
+	rules    [directions][]rule
 }
 
-// rule allows connections between the isolated pods and others.
+// rule applies an action to connections between the isolated pods and others. Those of NetworkPolicies accept.
 type rule struct {
+	action action
 	// anyone is set if the rule names no peers.
 	anyone bool
 	peers  []peer
@@ -73,7 +77,7 @@ func parse(np *networkingv1.NetworkPolicy) (*policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spec.podSelector: %w", err)
 	}
-	p := &policy{namespace: np.Namespace, spec: np.Spec, selector: selector}
+	p := &policy{spec: np.Spec, tier: networkTier, subject: peer{namespace: np.Namespace, pods: selector}}
 	types := np.Spec.PolicyTypes
 	p.isolates[ingress] = len(types) == 0 || slices.Contains(types, networkingv1.PolicyTypeIngress)
 	p.isolates[egress] = len(types) == 0 && len(np.Spec.Egress) > 0 || slices.Contains(types, networkingv1.PolicyTypeEgress)
@@ -149,7 +153,12 @@ func parsePort(p networkingv1.NetworkPolicyPort) port {
 
 // namePeers sets the peers for named ports of an egress rule: the number is that of each destination.
 func (r *rule) namePeers() {
-	peers := slices.Clone(r.peers)
+	var peers []peer
+	for _, p := range r.peers {
+		if p.nodes == nil {
+			peers = append(peers, p)
+		}
+	}
 	if r.anyone {
 		peers = append(peers, anyPod())
 	}
@@ -192,18 +201,18 @@ func (p *policy) names() []namedPort {
 	return names
 }
 
-// lines returns the rules of nft for a rule. numbers are the isolated pods' named ports.
-func (r rule) lines(d direction, f family, numbers map[namedPort][]string) []string {
+// lines returns the rules of nft for a rule, which end in a verdict. numbers are the isolated pods' named ports.
+func (r rule) lines(d direction, f family, numbers map[namedPort][]string, verdict string) []string {
 	var lines []string
 	for _, who := range r.who(d, f) {
 		for _, what := range r.what(d, numbers) {
-			lines = append(lines, strings.Join(append(append(slices.Clone(who), what...), "return"), " "))
+			lines = append(lines, strings.Join(append(append(slices.Clone(who), what...), verdict), " "))
 		}
 	}
 	for _, p := range r.named {
 		// nft 1.0.6 cannot concatenate "ct reply proto-src".
 		for _, at := range []string{"original %s . meta l4proto . th dport", "reply %s . meta l4proto . th sport"} {
-			lines = append(lines, fmt.Sprintf("ct direction "+at+" @%s return", f.server(), p.setName(f)))
+			lines = append(lines, fmt.Sprintf("ct direction "+at+" @%s %s", f.server(), p.setName(f), verdict))
 		}
 	}
 	return lines

@@ -13,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// peer selects pods: the ones that a rule names, or those of them with a certain named port.
+// peer selects pods: the ones that a rule names, or those of them with a certain named port. Or it selects nodes.
 type peer struct {
+	// nodes is set if nodes are selected, by their labels, and no pods.
+	nodes labels.Selector
 	// namespace is the policy's own, if the peer has no selector of namespaces.
 	namespace  string
 	namespaces labels.Selector
@@ -57,6 +59,9 @@ func (p peer) withPort(port namedPort) peer {
 
 // id is the same for peers that select the same.
 func (p peer) id() string {
+	if p.nodes != nil {
+		return "nodes " + p.nodes.String()
+	}
 	var b strings.Builder
 	if p.namespaces == nil {
 		b.WriteString("namespace " + p.namespace)
@@ -86,6 +91,15 @@ func (p peer) matchesNamespace(name string, of labels.Set) bool {
 		return p.namespace == name
 	}
 	return p.namespaces.Matches(of)
+}
+
+// selects reports whether the peer selects a pod or node, whose namespace has the labels.
+func (p peer) selects(candidate *pod, namespace labels.Set) bool {
+	if p.nodes != nil || candidate.isNode {
+		return p.nodes != nil && candidate.isNode && p.nodes.Matches(candidate.labels)
+	}
+	return p.matchesNamespace(candidate.namespace, namespace) && p.pods.Matches(candidate.labels) &&
+		(p.port == nil || len(candidate.ports[*p.port]) > 0)
 }
 
 // keys returns the elements of one of a pod's addresses in the peer's set.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// pod has the properties of a pod that policies depend on.
+// pod has the properties of a pod that policies depend on. A node with its addresses is one as well.
 type pod struct {
 	key, namespace string
 	created        time.Time
@@ -28,6 +28,8 @@ type pod struct {
 	// ports are the numbers of named ports.
 	ports map[namedPort][]string
 	local bool
+	// isNode is set for a node. Its namespace is empty, and its addresses are not claimed: pods may have them, too.
+	isNode bool
 
 	sets map[*set]struct{}
 	// selectedBy has the keys of the policies that isolate the pod.
@@ -102,6 +104,21 @@ func dnsOf(s *discoveryv1.EndpointSlice) *pod {
 	return result
 }
 
+// nodeOf returns a node as a peer.
+func nodeOf(n *corev1.Node) *pod {
+	result := newPod(n.ObjectMeta, nodeKey(n.Name))
+	result.isNode = true
+	var ips []string
+	for _, a := range n.Status.Addresses {
+		ips = append(ips, a.Address) // host names are ignored like malformed addresses
+	}
+	result.claim(ips)
+	result.addresses, result.claimed = result.claimed, nil
+	return result
+}
+
+func nodeKey(name string) string { return "node " + name }
+
 func sliceKey(namespace, name string) string { return "slice " + namespace + "/" + name }
 
 // claim adds addresses. Malformed ones are ignored.
@@ -138,6 +155,9 @@ func (p *pod) namePort(name string, protocol corev1.Protocol, number int32) {
 
 // same reports whether policies treat both alike.
 func (p *pod) same(other *pod) bool {
+	if p.isNode && !slices.Equal(p.addresses, other.addresses) {
+		return false
+	}
 	return p.namespace == other.namespace && p.uid == other.uid && p.created.Equal(other.created) && p.local == other.local &&
 		maps.Equal(p.labels, other.labels) && slices.Equal(p.claimed, other.claimed) &&
 		maps.EqualFunc(p.ports, other.ports, slices.Equal[[]string])

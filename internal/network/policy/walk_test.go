@@ -295,8 +295,8 @@ func TestRefused(t *testing.T) {
 		if len(f.Chains) == 0 {
 			continue
 		}
-		if !c.Refused(source) || c.Refused(source) {
-			t.Fatal("not refused once")
+		if got := c.Refused(source); len(got) != 1 || got[0].String() != "default/deny" || c.Refused(source) != nil {
+			t.Fatal("not refused once, but", got)
 		}
 		f = c.Changes()[source]
 		if len(f.Chains) != 0 || f.Elements[nft.Element{Set: "ingress4", Key: "10.0.0.1"}] != "drop" {
