@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -84,6 +85,7 @@ type Network struct {
 	ranges    []netip.Prefix
 	watching  watched
 	unmended  unmended
+	sctp      withoutSCTP
 }
 
 // checkInterval is the time between two checks whether the kernel still has the rules and routes.
@@ -102,6 +104,7 @@ func New(o Options) (*Network, error) {
 	n := &Network{
 		options: o, table: table, ready: make(chan struct{}),
 		inbox: newInbox(), balancers: map[string]*v1.Service{}, unmended: unmended{},
+		sctp:     withoutSCTP{lacks: sync.OnceValue(lacksSCTP), told: map[string]bool{}},
 		gate:     policy.NewGate(),
 		policies: policy.New(policy.Options{Node: o.Node, PodRanges: o.PodRanges}),
 		routes:   routes{link: servicesLink(o.Bridge), bridge: o.Bridge, pods: o.PodRanges},
@@ -182,6 +185,7 @@ func (n *Network) compile(ctx context.Context, changed changes) {
 		if err != nil {
 			n.table.Put(key, nft.Fragment{})
 			delete(n.balancers, key)
+			delete(n.sctp.told, key)
 			n.health.set(ctx, key, nil, nil, n.node)
 			continue
 		}
@@ -189,6 +193,7 @@ func (n *Network) compile(ctx context.Context, changed changes) {
 		if len(svc.Status.LoadBalancer.Ingress) > 0 {
 			n.balancers[key] = svc
 		}
+		n.checkSCTP(key, svc)
 		endpointSlices := n.slicesOf(key)
 		n.table.Put(key, service.Rules(svc, endpointSlices, n.node))
 		n.health.set(ctx, key, svc, endpointSlices, n.node)
