@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -21,6 +22,8 @@ import (
 	"k8s.io/utils/clock"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/cluster"
+	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/datadir"
 )
 
@@ -76,6 +79,8 @@ type status struct {
 	// Held is the number of objects on hold. HoldsProblem is why it is not known.
 	Held         int    `json:"held"`
 	HoldsProblem string `json:"holdsProblem,omitempty"`
+	// Firewalls are messages about firewalls of the machine that may drop packets of pods.
+	Firewalls []string `json:"firewalls,omitempty"`
 }
 
 type nodeCount struct {
@@ -89,6 +94,7 @@ func statusOf(ctx context.Context, layout datadir.Layout) (*status, error) {
 		return nil, err
 	}
 	s := &status{DataDir: layout.Root, Instance: instance, Pods: map[string]int{}}
+	s.readFirewalls(ctx, layout)
 	config, err := clientcmd.BuildConfigFromFlags("", layout.Kubeconfig())
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", layout.Kubeconfig(), err)
@@ -156,6 +162,18 @@ func (s *status) readHolds(ctx context.Context, config *rest.Config) error {
 	return nil
 }
 
+// readFirewalls reads the machine's firewall, if the user may. Only nodes whose pod network is Kindred's have a bridge.
+func (s *status) readFirewalls(ctx context.Context, layout datadir.Layout) {
+	names, err := containerd.NamesFor(layout.ID())
+	if err != nil {
+		return
+	}
+	if _, err := net.InterfaceByName(names.Bridge); err != nil {
+		return
+	}
+	s.Firewalls, _ = cluster.Firewalls(ctx, names)
+}
+
 func isReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -207,6 +225,9 @@ func (s *status) print(cmd *cobra.Command, clock clock.PassiveClock) {
 		row("On hold", "unknown: %s", s.HoldsProblem)
 	case s.Held > 0:
 		row("On hold", "%s; \"kindred lint -A --rule %s\" explains why and how to continue", plural(s.Held, "object"), ownership.RuleOnHold)
+	}
+	for _, firewall := range s.Firewalls {
+		row("Firewall", "%s", firewall)
 	}
 	_ = table.Flush()
 }

@@ -45,6 +45,7 @@ func (c *Cluster) startNetwork(ctx context.Context, m *machine) (*network.Networ
 	if m.bridge.Bridge != "" && !containerd.FiltersBridged() && c.config.Notice != nil {
 		c.config.Notice("the kernel has no br_netfilter: between two pods of this node, Services do not work and NetworkPolicies do not apply; modprobe br_netfilter")
 	}
+	c.warnOfFirewalls(ctx, m)
 	c.server.StartInformers()
 	if clusterPolicies != nil {
 		c.parts.start("cluster network policies", c.fail, func(ctx context.Context) error {
@@ -54,6 +55,30 @@ func (c *Cluster) startNetwork(ctx context.Context, m *machine) (*network.Networ
 	}
 	c.parts.start("network", c.fail, n.Run)
 	return n, nil
+}
+
+// warnOfFirewalls gives a notice of each firewall of the machine that may drop packets of pods.
+func (c *Cluster) warnOfFirewalls(ctx context.Context, m *machine) {
+	if m.bridge.Bridge == "" || c.config.Notice == nil {
+		return
+	}
+	remedies, err := Firewalls(ctx, m.names)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The machine's firewall is not examined")
+	}
+	for _, remedy := range remedies {
+		c.config.Notice(remedy)
+	}
+}
+
+// Firewalls returns messages about firewalls of the machine that may drop packets of pods.
+func Firewalls(ctx context.Context, n containerd.Names) ([]string, error) {
+	found, err := network.Firewalls(ctx, n.Bridge)
+	var remedies []string
+	for _, f := range found {
+		remedies = append(remedies, f.Remedy())
+	}
+	return remedies, err
 }
 
 // serviceTable returns the name of a data directory's nftables table.
