@@ -36,9 +36,9 @@ func (e *startError) Error() string { return runtime.Message(e.err) }
 // Failure of the container.
 // On failure: an event (package image records those about images) and a Failure of the container.
 // A run that was created and could not be started stays, with RunMemory.StartFailed: it counts as
-// a restart. One that the pod's NetworkPolicies were missing for stays without it, and is removed and started again. If the pod is to stop, nothing more is created and no failure is left. A start that
-// an agent crash interrupts leaves a created or exited run without StartFailed, which Decide
-// removes and starts again.
+// a restart. Decide removes a created or exited run without StartFailed, and starts it again: one that was
+// not started because the pod's NetworkPolicies were not in force in time, or because the agent crashed.
+// If the pod is to stop, nothing more is created and no failure is left.
 func (w *Worker) startContainer(ctx context.Context, t task) func(*Memory) {
 	err := w.tryStart(ctx, t)
 	if err == nil {
