@@ -6,6 +6,7 @@ package cluster
 import (
 	"net/netip"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kindred-project/kindred/internal/ingress"
@@ -29,13 +30,17 @@ func (c *Cluster) startIngress() error {
 	if err != nil {
 		return err
 	}
+	gateways, err := dynamic.NewForConfig(configFor(c.server, ingressUser))
+	if err != nil {
+		return err
+	}
 	events, err := c.recorder(ingressUser, "kindred-ingress")
 	if err != nil {
 		return err
 	}
 	fallback, _ := netip.AddrFromSlice(hostIP())
 	proxy, err := ingress.New(ingress.Options{
-		Client: client, Informers: c.server.Informers(), Events: events, Clock: c.config.Clock, Notice: c.config.Notice,
+		Client: client, Dynamic: gateways, Pools: c.config.LoadBalancerPools, Informers: c.server.Informers(), Events: events, Clock: c.config.Clock, Notice: c.config.Notice,
 		Address: config.Address, Ports: compile.Ports{HTTP: config.HTTPPort, HTTPS: config.HTTPSPort},
 		Node: c.config.NodeName, Fallback: fallback.Unmap(),
 	})

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ingress serves Ingresses with a reverse proxy in the process. It watches the API, compiles what it
+// Package ingress serves Ingresses and the Gateway API with a reverse proxy in the process. It watches the API, compiles what it
 // finds (package compile) to a table (package route), gives the table to the proxy (package proxy), and writes
 // statuses and events. Endpoints are not in the table: the proxy looks them up for each request.
 package ingress
@@ -17,6 +17,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -32,8 +33,13 @@ import (
 // Options configure the part.
 type Options struct {
 	Client kubernetes.Interface
-	// Informers are of Ingresses, IngressClasses, Services, EndpointSlices and Nodes. New registers with them; the
-	// caller starts them. Secrets of the type kubernetes.io/tls are watched apart.
+	// Dynamic is the client of the Gateway API; nil if that is not to be served.
+	Dynamic dynamic.Interface
+	// Pools are the ranges of addresses of load balancers. If there are some and Address is not given, each Gateway gets
+	// an address of its own.
+	Pools []netip.Prefix
+	// Informers are of Ingresses, IngressClasses, Services, EndpointSlices, Nodes and Namespaces. New registers with
+	// them; the caller starts them. Secrets of the type kubernetes.io/tls are watched apart.
 	Informers informers.SharedInformerFactory
 	Events    record.EventRecorder
 	Clock     clock.WithTicker
@@ -54,13 +60,14 @@ type Ingress struct {
 	options   Options
 	proxy     *proxy.Server
 	endpoints *endpoints
+	gateways  *gateways
 	secrets   cache.SharedIndexInformer
 	certs     compile.Certificates
 	wake      chan struct{}
 	synced    []cache.InformerSynced
 	// reported has the problems that have an event, and failed the ports that a notice was given about.
 	reported map[compile.Problem]bool
-	failed   map[uint16]bool
+	failed   map[uint16]string
 	// served has the keys of the Ingresses of which the status was written.
 	served map[string]bool
 }
@@ -70,11 +77,15 @@ const retryInterval = 5 * time.Second
 
 // New returns the part. It listens on nothing before Run.
 func New(o Options) (*Ingress, error) {
-	i := &Ingress{options: o, wake: make(chan struct{}, 1), reported: map[compile.Problem]bool{}, failed: map[uint16]bool{}, served: map[string]bool{}}
+	i := &Ingress{options: o, wake: make(chan struct{}, 1), reported: map[compile.Problem]bool{}, failed: map[uint16]string{}, served: map[string]bool{}}
 	if i.options.Notice == nil {
 		i.options.Notice = func(string) {}
 	}
 	if err := i.register(); err != nil {
+		return nil, err
+	}
+	var err error
+	if i.gateways, err = newGateways(i); err != nil {
 		return nil, err
 	}
 	i.proxy = proxy.New(proxy.Options{Address: o.Address, Endpoints: i.endpoints.of, Clock: o.Clock})
@@ -84,6 +95,9 @@ func New(o Options) (*Ingress, error) {
 // Run serves until ctx is done.
 func (i *Ingress) Run(ctx context.Context) error {
 	go i.secrets.RunWithContext(ctx)
+	if i.gateways != nil {
+		go i.gateways.crds.RunWithContext(ctx)
+	}
 	if !cache.WaitForCacheSync(ctx.Done(), i.synced...) {
 		return nil
 	}
@@ -111,9 +125,27 @@ func (i *Ingress) update(ctx context.Context) error {
 	classes, _ := i.options.Informers.Networking().V1().IngressClasses().Lister().List(labels.Everything())
 	ours := compile.Ours(ingresses, classes)
 	listeners, problems := compile.Ingresses(ours, i.options.Ports, i.objects())
-	failed := i.proxy.Serve(ctx, route.New(listeners))
+	served, incomplete := i.compileGateways(ctx)
+	failed := i.proxy.Serve(ctx, route.New(append(listeners, served.Listeners...)))
 	i.report(problems)
-	return errors.Join(i.noticePorts(failed), i.writeStatuses(ctx, ours))
+	return errors.Join(incomplete, i.noticePorts(failed), i.writeStatuses(ctx, ours), i.gatewayStatuses(ctx, served))
+}
+
+// compileGateways compiles the objects of the Gateway API, if it is served.
+func (i *Ingress) compileGateways(ctx context.Context) (compile.Gateways, error) {
+	if i.gateways == nil {
+		return compile.Gateways{}, nil
+	}
+	return i.gateways.compile(ctx, i.failed)
+}
+
+// gatewayStatuses writes the statuses of the Gateway API. If a port has failed or can be opened again since they were
+// compiled, the next update writes that.
+func (i *Ingress) gatewayStatuses(ctx context.Context, served compile.Gateways) error {
+	if i.gateways == nil {
+		return nil
+	}
+	return i.gateways.writeGatewayStatuses(ctx, served)
 }
 
 // objects finds objects in the informers.
@@ -155,18 +187,20 @@ func (i *Ingress) noticePorts(failed map[uint16]error) error {
 	var all []error
 	for port, err := range failed {
 		all = append(all, err)
-		if !i.failed[port] {
+		if i.failed[port] == "" {
 			i.options.Notice(fmt.Sprintf("Ingress does not serve port %d: %s", port, i.whyNot(port, err)))
+			i.changed() // for the statuses of Gateways
 		}
 	}
 	for port := range i.failed {
 		if _, still := failed[port]; !still {
 			i.options.Notice(fmt.Sprintf("Ingress serves port %d now", port))
+			i.changed()
 		}
 	}
-	i.failed = map[uint16]bool{}
-	for port := range failed {
-		i.failed[port] = true
+	i.failed = map[uint16]string{}
+	for port, err := range failed {
+		i.failed[port] = i.whyNot(port, err)
 	}
 	return errors.Join(all...)
 }

@@ -18,6 +18,7 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/ingress/compile"
 )
@@ -97,8 +98,11 @@ func sameIngress(old, now any) bool {
 		a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero()
 }
 
+// sameService includes the status of Services that hold the address of a Gateway.
 func sameService(old, now any) bool {
-	return equality.Semantic.DeepEqual(old.(*v1.Service).Spec, now.(*v1.Service).Spec)
+	a, b := old.(*v1.Service), now.(*v1.Service)
+	return equality.Semantic.DeepEqual(a.Spec, b.Spec) &&
+		(ptr.Deref(b.Spec.LoadBalancerClass, "") != gatewayClass || equality.Semantic.DeepEqual(a.Status, b.Status))
 }
 
 func sameAddresses(old, now any) bool {

@@ -32,9 +32,12 @@ func (n *Network) announce() {
 	if n.routes.link == "" {
 		return
 	}
-	wanted := n.elected()
+	wanted, gateways := n.elected(), n.gatewayAddresses()
 	var rules nft.Fragment
 	for _, a := range wanted {
+		if gateways[a] {
+			continue // the reverse proxy of the machine answers there
+		}
 		set := "balancer-ips4"
 		if a.Is6() {
 			set = "balancer-ips6"
@@ -45,6 +48,22 @@ func (n *Network) announce() {
 	if err := errors.Join(n.routes.setAddresses(wanted), setProxies(wanted, n.options.Pools)); err != nil {
 		klog.ErrorS(err, "Announcing the addresses of load balancers; it is tried again")
 	}
+}
+
+// announcer is the annotation of a Service that holds the address of a Gateway with the node that serves it.
+const announcer = "kindred.dev/announced-by"
+
+// gatewayAddresses returns the addresses that are those of Gateways.
+func (n *Network) gatewayAddresses() map[netip.Addr]bool {
+	all := map[netip.Addr]bool{}
+	for _, svc := range n.balancers {
+		for _, in := range svc.Status.LoadBalancer.Ingress {
+			if a, err := netip.ParseAddr(in.IP); err == nil && service.OfGateway(svc) {
+				all[a] = true
+			}
+		}
+	}
+	return all
 }
 
 // elected returns the addresses of pools that this node announces.
@@ -62,6 +81,9 @@ func (n *Network) elected() []netip.Addr {
 	var all []netip.Addr
 	for key, svc := range n.balancers {
 		able := candidates
+		if service.OfGateway(svc) {
+			able = []string{svc.Annotations[announcer]}
+		}
 		if svc.Spec.ExternalTrafficPolicy == v1.ServiceExternalTrafficPolicyLocal {
 			endpointSlices := n.slicesOf(key)
 			if with := keepNodes(candidates, func(name string) bool { return service.ReadyOn(service.Node{Name: name}, endpointSlices) > 0 }); len(with) > 0 {

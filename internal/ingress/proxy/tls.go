@@ -96,12 +96,16 @@ func (l *sorting) sort(c net.Conn) {
 	name, read := serverName(c)
 	_ = c.SetReadDeadline(time.Time{})
 	c = &begun{Conn: c, reader: io.MultiReader(bytes.NewReader(read), c)}
-	if found := l.server.table.Load().Listener(at, name); found != nil && found.Protocol == route.Passthrough {
+	found := l.server.table.Load().Listener(at, name)
+	switch {
+	case found == nil: // closed without an alert, which would be that of a server: TLSRoutes demand it
+		_ = c.Close()
+	case found.Protocol == route.Passthrough:
 		defer c.Close()
 		l.server.splice(c, found.Find(route.Request{Host: name, Path: "/"}))
-		return
+	default:
+		l.pass(c)
 	}
-	l.pass(c)
 }
 
 func (l *sorting) pass(c net.Conn) {

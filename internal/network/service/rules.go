@@ -94,14 +94,25 @@ func (p portRules) externalLocal() bool {
 	return p.svc.Spec.ExternalTrafficPolicy == v1.ServiceExternalTrafficPolicyLocal
 }
 
+// gatewayClass is the class of Services that only hold the address of a Gateway. Its listeners are those of the reverse
+// proxy of package ingress, on this machine.
+const gatewayClass = "kindred.dev/gateway"
+
+// OfGateway reports whether a Service holds the address of a Gateway.
+func OfGateway(svc *v1.Service) bool {
+	return ptr.Deref(svc.Spec.LoadBalancerClass, "") == gatewayClass
+}
+
 // externalIPs returns the Service's addresses outside of the cluster. Addresses of the mode Proxy are those of a
 // load balancer that forwards to node ports.
 func (p portRules) externalIPs() []netip.Addr {
 	return append(p.family.addresses(p.svc.Spec.ExternalIPs), p.balancerIPs()...)
 }
 
+// balancerIPs returns the addresses of the load balancer. The packets to those of a Gateway are left to the reverse
+// proxy.
 func (p portRules) balancerIPs() []netip.Addr {
-	if p.svc.Spec.Type != v1.ServiceTypeLoadBalancer {
+	if p.svc.Spec.Type != v1.ServiceTypeLoadBalancer || OfGateway(p.svc) {
 		return nil
 	}
 	var list []string
