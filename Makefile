@@ -32,7 +32,7 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 	./internal/containerd/... ./internal/datadir/... ./internal/ingress/... ./internal/network/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench parity upstream sidecars conformance gateway-conformance clients fuzz generate clean
+.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench parity upstream sidecars conformance gateway-conformance policy-conformance clients fuzz generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,8 +63,8 @@ build: ## build bin/kindred
 
 lint: ## gofmt, go vet and staticcheck
 	@echo "gofmt"; unformatted=$$(git ls-files '*.go' | xargs gofmt -l); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
-	@echo "go vet"; go vet ./... && for m in kindredtest test/clients test/conformance test/gateway test/servers/adapter; do (cd $$m && go vet ./...) || exit 1; done
-	@echo "staticcheck"; go run $(STATICCHECK) ./... && for m in kindredtest test/conformance test/gateway; do (cd $$m && go run $(STATICCHECK) ./...) || exit 1; done
+	@echo "go vet"; go vet ./... && for m in kindredtest test/clients test/conformance test/gateway test/policyconformance test/servers/adapter; do (cd $$m && go vet ./...) || exit 1; done
+	@echo "staticcheck"; go run $(STATICCHECK) ./... && for m in kindredtest test/conformance test/gateway test/policyconformance; do (cd $$m && go run $(STATICCHECK) ./...) || exit 1; done
 
 unit: test-deps ## run the unit tests, concurrent packages with the race detector
 	@echo "unit tests with the race detector"; CGO_ENABLED=1 go test -race $(RACE)
@@ -103,6 +103,10 @@ conformance: test-deps build ## run upstream's conformance specs (FOCUS, SKIP, N
 
 gateway-conformance: test-deps build ## run the conformance suite of the Gateway API, and write its report (GATEWAY_TEST=HTTPRouteWeight)
 	@cd test/gateway && KINDRED_BIN=$(CURDIR)/bin/kindred GATEWAY_REPORT=$$(test -n "$$GATEWAY_TEST" || echo $(CURDIR)/docs/gateway-conformance.yaml) go test -count=1 -timeout 40m .
+
+policy-conformance: test-deps build ## run the conformance suite of ClusterNetworkPolicies, and write its report
+	@cd test/policyconformance && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -v . \
+		-version $$(git rev-parse HEAD) -report $(CURDIR)/docs/policy-conformance.yaml
 
 upstream: build ## move objects to upstream's control plane and back
 	@KINDRED_UPSTREAM=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -run Upstream ./test/scenarios
