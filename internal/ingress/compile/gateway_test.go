@@ -170,7 +170,8 @@ func TestAttachment(t *testing.T) {
 		text := "metadata: {name: r, namespace: " + c.namespace + "}\nspec:\n  " + strings.ReplaceAll(c.spec, "\n", "\n  ")
 		o.HTTPRoutes = parsedAs[gatewayv1.HTTPRoute](t, "HTTPRoute", text)
 		o.Grants = parsedAs[gatewayv1.ReferenceGrant](t, "ReferenceGrant",
-			"metadata: {name: r}\nspec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: chosen}], to: [{group: '', kind: Service, name: web}]}")
+			"metadata: {name: r}\nspec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: chosen}], to: [{group: '', kind: Service, name: web}]}",
+			"metadata: {name: r, namespace: elsewhere}\nspec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: other}], to: [{group: '', kind: Service}]}")
 		o.HTTPRoutes[0].Status.Parents = []gatewayv1.RouteParentStatus{{ControllerName: "example.com/theirs"}, {ControllerName: GatewayController}}
 		result := CompileGateways(o)
 		parents := result.Routes[RouteKey{"HTTPRoute", types.NamespacedName{Namespace: c.namespace, Name: "r"}}].Parents

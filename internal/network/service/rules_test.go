@@ -53,6 +53,13 @@ func TestRules(t *testing.T) {
 		"ExternalName":      {svc: web(func(s *v1.Service) { s.Spec.Type = v1.ServiceTypeExternalName })},
 		"of another proxy":  {svc: web(func(s *v1.Service) { s.Labels = map[string]string{proxyNameLabel: "other"} })},
 		"without endpoints": {svc: web(nil), want: "cluster-ips4 { 10.96.0.1\nno-endpoints4 { 10.96.0.1 . 6 . 80 : goto refuse }\n"},
+		"of a Gateway, whose address is the reverse proxy's": {
+			svc: web(func(s *v1.Service) {
+				s.Spec.Type, s.Spec.LoadBalancerClass = v1.ServiceTypeLoadBalancer, ptr.To(gatewayClass)
+				s.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: "198.51.100.1"}}
+			}),
+			want: "cluster-ips4 { 10.96.0.1\nno-endpoints4 { 10.96.0.1 . 6 . 80 : goto refuse }\n",
+		},
 		"internal policy Local, endpoint elsewhere": {
 			svc:       web(func(s *v1.Service) { s.Spec.InternalTrafficPolicy = ptr.To(v1.ServiceInternalTrafficPolicyLocal) }),
 			endpoints: []string{"1 @there"},
