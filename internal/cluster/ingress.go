@@ -6,6 +6,7 @@ package cluster
 import (
 	"net/netip"
 
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -34,13 +35,17 @@ func (c *Cluster) startIngress() error {
 	if err != nil {
 		return err
 	}
+	definitions, err := clientset.NewForConfig(configFor(c.server, ingressUser))
+	if err != nil {
+		return err
+	}
 	events, err := c.recorder(ingressUser, "kindred-ingress")
 	if err != nil {
 		return err
 	}
 	fallback, _ := netip.AddrFromSlice(hostIP())
 	proxy, err := ingress.New(ingress.Options{
-		Client: client, Dynamic: gateways, Pools: c.config.LoadBalancerPools, Informers: c.server.Informers(), Events: events, Clock: c.config.Clock, Notice: c.config.Notice,
+		Client: client, Dynamic: gateways, Definitions: definitions, Pools: c.config.LoadBalancerPools, Informers: c.server.Informers(), Events: events, Clock: c.config.Clock, Notice: c.config.Notice,
 		Address: config.Address, Ports: compile.Ports{HTTP: config.HTTPPort, HTTPS: config.HTTPSPort},
 		Node: c.config.NodeName, Fallback: fallback.Unmap(),
 	})

@@ -27,13 +27,9 @@ func Ensure(ctx context.Context, client clientset.Interface, definition []byte, 
 	if err := yaml.UnmarshalStrict(definition, wanted); err != nil {
 		return fmt.Errorf("decode a CustomResourceDefinition: %w", err)
 	}
-	definitions := client.ApiextensionsV1().CustomResourceDefinitions()
-	have, err := definitions.Get(ctx, wanted.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		have, err = definitions.Create(ctx, wanted, metav1.CreateOptions{})
-	}
+	have, err := Create(ctx, client, wanted)
 	if err != nil {
-		return fmt.Errorf("install the CustomResourceDefinition %s: %w", wanted.Name, err)
+		return err
 	}
 	if !serves(have, version) {
 		return fmt.Errorf("the CustomResourceDefinition %s of this cluster does not serve the version %s: update it, or delete it to have it installed at the next start (which deletes its objects)", have.Name, version)
@@ -45,6 +41,19 @@ func Ensure(ctx context.Context, client clientset.Interface, definition []byte, 
 		return fmt.Errorf("wait until the CustomResourceDefinition %s is established: %w", have.Name, err)
 	}
 	return nil
+}
+
+// Create creates a CustomResourceDefinition unless one with its name exists, and returns the one that exists then.
+func Create(ctx context.Context, client clientset.Interface, wanted *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
+	definitions := client.ApiextensionsV1().CustomResourceDefinitions()
+	have, err := definitions.Get(ctx, wanted.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		have, err = definitions.Create(ctx, wanted, metav1.CreateOptions{})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("install the CustomResourceDefinition %s: %w", wanted.Name, err)
+	}
+	return have, nil
 }
 
 // await watches the definition from the state that was read.

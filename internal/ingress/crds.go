@@ -9,15 +9,14 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"fmt"
 	"io"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/klog/v2"
+
+	"github.com/kindred-project/kindred/internal/crds"
 )
 
 //go:generate ./generate.sh
@@ -33,21 +32,21 @@ const bundleVersion = "gateway.networking.k8s.io/bundle-version"
 var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // embeddedCRDs returns the CRDs in this program.
-func embeddedCRDs() ([]*unstructured.Unstructured, error) {
+func embeddedCRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	unpacked, err := gzip.NewReader(bytes.NewReader(packedCRDs))
 	if err != nil {
 		return nil, err
 	}
-	var all []*unstructured.Unstructured
+	var all []*apiextensionsv1.CustomResourceDefinition
 	for decoder := yaml.NewYAMLOrJSONDecoder(unpacked, 4096); ; {
-		crd := &unstructured.Unstructured{}
-		if err := decoder.Decode(&crd.Object); errors.Is(err, io.EOF) {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := decoder.Decode(crd); errors.Is(err, io.EOF) {
 			return all, nil
 		} else if err != nil {
 			return nil, err
 		}
-		if len(crd.Object) > 0 {
-			unstructured.RemoveNestedField(crd.Object, "status")
+		if crd.Name != "" {
+			crd.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
 			all = append(all, crd)
 		}
 	}
@@ -60,22 +59,14 @@ func (g *gateways) installCRDs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client := g.dynamic.Resource(crdResource)
 	for _, crd := range all {
-		crd.SetLabels(managed)
-		_, err := client.Create(ctx, crd, metav1.CreateOptions{})
-		if err == nil {
-			continue
-		}
-		if !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create the CRD %s: %w", crd.GetName(), err)
-		}
-		present, err := client.Get(ctx, crd.GetName(), metav1.GetOptions{})
+		crd.Labels = managed
+		present, err := crds.Create(ctx, g.options.Definitions, crd)
 		if err != nil {
-			return fmt.Errorf("read the CRD %s: %w", crd.GetName(), err)
+			return err
 		}
-		if has, want := present.GetAnnotations()[bundleVersion], crd.GetAnnotations()[bundleVersion]; has != want {
-			klog.InfoS("A CRD of the Gateway API is of another version, and left as it is", "crd", crd.GetName(), "version", has, "expected", want)
+		if has, want := present.Annotations[bundleVersion], crd.Annotations[bundleVersion]; has != want {
+			klog.InfoS("A CRD of the Gateway API is of another version, and left as it is", "crd", crd.Name, "version", has, "expected", want)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
@@ -19,7 +20,12 @@ func TestEmbeddedCRDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	kinds := newKinds()
-	for _, crd := range all {
+	for _, typed := range all {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := &unstructured.Unstructured{Object: content}
 		if serves(crd) {
 			t.Errorf("%s is served before it is established", crd.GetName())
 		}

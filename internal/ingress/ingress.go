@@ -16,6 +16,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -35,6 +36,8 @@ type Options struct {
 	Client kubernetes.Interface
 	// Dynamic is the client of the Gateway API; nil if that is not to be served.
 	Dynamic dynamic.Interface
+	// Definitions is the client of CRDs, of which those of the Gateway API are created.
+	Definitions clientset.Interface
 	// Pools are the ranges of addresses of load balancers. If there are some and Address is not given, each Gateway gets
 	// an address of its own.
 	Pools []netip.Prefix
