@@ -37,15 +37,14 @@ func (n *Network) mendRules(ctx context.Context, done func(part string, was bool
 		was, err := n.options.PodNetwork.EnsureFirewall(ctx)
 		done("the rules that accept and masquerade packets of pods", was, err)
 	}
-	intact, err := n.table.Intact(ctx)
-	done("the rules of Services and policies", !intact, err)
-	switch {
-	case err != nil:
-	case !intact:
-		n.table.Forget()
-	default:
-		n.watching.wrote()
-	}
+	n.watching.check(func() bool {
+		intact, err := n.table.Intact(ctx)
+		done("the rules of Services and policies", !intact, err)
+		if err == nil && !intact {
+			n.table.Forget()
+		}
+		return err == nil && intact
+	})
 }
 
 // unmended has the last error of each part that cannot be restored.

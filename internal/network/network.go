@@ -282,7 +282,9 @@ func outermost(sorted []netip.Prefix) []netip.Prefix {
 // write writes what changed. A Service whose rules the kernel refuses gets an event. Pods whose policies it refuses
 // are cut off: rather less is allowed than more.
 func (n *Network) write(ctx context.Context) error {
-	refused, err := n.table.Write(ctx)
+	var refused []nft.Refused
+	var err error
+	n.watching.during(func() { refused, err = n.table.Write(ctx) })
 	for _, r := range refused {
 		klog.ErrorS(r.Err, "The kernel refuses rules", "source", r.Source)
 		n.reportPolicies(r, n.policies.Refused(r.Source))
@@ -292,7 +294,6 @@ func (n *Network) write(ctx context.Context) error {
 	if len(refused) > 0 && err == nil {
 		_, err = n.table.Write(ctx)
 	}
-	n.watching.wrote()
 	if err != nil {
 		return err
 	}

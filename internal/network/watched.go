@@ -13,20 +13,33 @@ import (
 // watched detects transactions of other programs by the generation of the kernel's rules, a number that each
 // transaction increases. Asking for it is cheap, listing the rules is not.
 type watched struct {
+	// generation is the last one of which all rules are known to be intact; known is false if there is none.
 	generation uint32
 	known      bool
 }
 
-// wrote remembers the current generation as ours.
-func (w *watched) wrote() {
-	generation, err := generation()
-	w.generation, w.known = generation, err == nil
+// during runs a function that makes at most one transaction. Unless there were others, since the rules were last known to
+// be intact or while it ran, the rules are known to be intact afterwards.
+func (w *watched) during(write func()) {
+	intact := !w.changedByOthers()
+	write()
+	if now, err := generation(); err == nil && intact && now-w.generation <= 1 {
+		w.generation = now
+	}
 }
 
-// changedByOthers reports whether there may have been a transaction since wrote was called.
+// changedByOthers reports whether there may have been a transaction of another program since the rules were last known
+// to be intact.
 func (w *watched) changedByOthers() bool {
 	now, err := generation()
 	return err != nil || !w.known || now != w.generation
+}
+
+// check runs a function that examines the rules, and remembers that they are intact if it reports that.
+func (w *watched) check(intact func() bool) {
+	before, err := generation()
+	w.known = intact() && err == nil
+	w.generation = before
 }
 
 // generation returns the generation of the rules of all tables.

@@ -76,9 +76,9 @@ spec:
 	s.prints("127.0.0.1 True 1", "get", "gateway", "web", "-o",
 		`jsonpath={.status.addresses[*].value} {.status.conditions[?(@.type=="Programmed")].status} {.status.listeners[0].attachedRoutes}`)
 
-	s.apply(gateway("second"))
+	s.apply(gateway("web-second"))
 	s.eventually("a second Gateway with the same listeners is refused", func() error {
-		got := s.jsonpath(`{.status.conditions[?(@.type=="Accepted")].status} {.status.listeners[*].conditions[?(@.type=="Conflicted")].reason}`, "gateway", "second")
+		got := s.jsonpath(`{.status.conditions[?(@.type=="Accepted")].status} {.status.listeners[*].conditions[?(@.type=="Conflicted")].reason}`, "gateway", "web-second")
 		if want := "False HostnameConflict HostnameConflict"; got != want {
 			return fmt.Errorf("%q, want %q", got, want)
 		}
@@ -95,7 +95,7 @@ spec:
 	answers(plain, "http://a.example/", nil, 200, "who-")
 	s.kubectl("delete", "gateway", "web")
 	s.eventually("the second Gateway takes its place", func() error {
-		if got := s.jsonpath(`{.status.conditions[?(@.type=="Programmed")].status}`, "gateway", "second"); got != "True" {
+		if got := s.jsonpath(`{.status.conditions[?(@.type=="Programmed")].status}`, "gateway", "web-second"); got != "True" {
 			return fmt.Errorf("%q", got)
 		}
 		return nil
