@@ -4,7 +4,6 @@
 package policy
 
 import (
-	"fmt"
 	"maps"
 	"net/netip"
 	"reflect"
@@ -296,10 +295,7 @@ func TestFragmentsAllowWhatTheAPIDocuments(t *testing.T) {
 		}
 		for range 300 {
 			from, to := w.IntN(podsOfWorld+1), w.IntN(podsOfWorld+1)
-			c := conn{netip.MustParseAddr(fmt.Sprint("10.0.0.", from)), netip.MustParseAddr(fmt.Sprint("10.0.0.", to)), w.protocol(), 79 + w.IntN(5)}
-			if w.IntN(3) == 0 {
-				c.client, c.server = netip.MustParseAddr(fmt.Sprintf("fd00::%x", from)), netip.MustParseAddr(fmt.Sprintf("fd00::%x", to))
-			}
+			c := w.connection(from, to)
 			got, want := kernelAllows(fragments, c), modelAllows(all, "node", c)
 			if got != want {
 				t.Fatalf("seed %d, %v: got %t, want %t", seed, c, got, want)

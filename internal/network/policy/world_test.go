@@ -6,6 +6,7 @@ package policy
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -133,4 +134,14 @@ func (w world) objects() Objects {
 		all.Policies = append(all.Policies, w.policy(i))
 	}
 	return all
+}
+
+// connection returns a random connection between two addresses, given by their last numbers.
+func (w world) connection(from, to int) conn {
+	format := "10.0.0.%d"
+	if w.IntN(3) == 0 {
+		format = "fd00::%x"
+	}
+	address := func(n int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf(format, n)) }
+	return conn{address(from), address(to), w.protocol(), 79 + w.IntN(5)}
 }
