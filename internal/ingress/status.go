@@ -5,6 +5,7 @@ package ingress
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kindred-project/kindred/internal/ingress/compile"
 )
@@ -107,25 +109,30 @@ func (i *Ingress) writeStatuses(ctx context.Context, ours []*networkingv1.Ingres
 		namespace, name, _ := strings.Cut(key, "/")
 		left, err := lister.Ingresses(namespace).Get(name)
 		if err == nil && equality.Semantic.DeepEqual(left.Status.LoadBalancer, want) {
-			if err := i.writeStatus(ctx, left, networkingv1.IngressLoadBalancerStatus{}); err != nil {
-				failed = append(failed, err)
-				now[key] = true // try again
-			}
+			failed = append(failed, i.writeStatus(ctx, left, networkingv1.IngressLoadBalancerStatus{}))
+			now[key] = true // until the informer shows that the addresses are gone
 		}
 	}
 	i.served = now
 	return errors.Join(failed...)
 }
 
+// writeStatus patches the status, so that a change of another part of the Ingress at the same time is no conflict. The
+// UID in the patch is a precondition, so that a later Ingress with the same name is not changed.
 func (i *Ingress) writeStatus(ctx context.Context, ingress *networkingv1.Ingress, want networkingv1.IngressLoadBalancerStatus) error {
 	if equality.Semantic.DeepEqual(ingress.Status.LoadBalancer, want) {
 		return nil
 	}
-	changed := ingress.DeepCopy()
-	changed.Status.LoadBalancer = want
-	_, err := i.options.Client.NetworkingV1().Ingresses(ingress.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{})
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": ingress.UID},
+		"status":   map[string]any{"loadBalancer": map[string]any{"ingress": want.Ingress}},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = i.options.Client.NetworkingV1().Ingresses(ingress.Namespace).Patch(ctx, ingress.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	switch {
-	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // the informer brings what has changed
+	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // the informer brings the deletion
 		return nil
 	}
 	return fmt.Errorf("write the status of Ingress %s/%s: %w", ingress.Namespace, ingress.Name, err)

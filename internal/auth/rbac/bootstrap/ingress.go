@@ -16,7 +16,7 @@ func (p *Policy) addIngress() {
 	p.clusterRole(ingressProxy,
 		on(core, "secrets", "list watch"),
 		on(networking, "ingressclasses", "create"),
-		on(networking, "ingresses/status", "update"),
+		on(networking, "ingresses/status", "patch"),
 		on(apiextensions, "customresourcedefinitions", "create get list watch"),
 		on(gatewayAPI, "gatewayclasses gateways httproutes grpcroutes tlsroutes referencegrants", "list watch"),
 		on(gatewayAPI, "gatewayclasses", "create"),
