@@ -107,7 +107,7 @@ func TestWrongUsage(t *testing.T) {
 		{[]string{"up", "--secure-port", "70000"}, "70000"},
 		{[]string{"up", "--bind-address", "localhost"}, `"localhost" is not an IP address`},
 		{[]string{"up", "--service-cidr", "10.96.0.1/16"}, "10.96.0.0/16"},
-		{[]string{"up", "--load-balancer-pool", "fd00::/120"}, "fd00::/120 is not IPv4"},
+		{[]string{"up", "--load-balancer-pool", "fd00::/120"}, "give Services an IPv6 range too"},
 		{[]string{"up", "--simulated-nodes", "-1"}, "-1"},
 		{[]string{"up", "--node-name", "Not_A_Name"}, "Not_A_Name"},
 		{[]string{"up", "--runtime-config", "apps/v1beta9=true"}, "unknown api version apps/v1beta9; this server knows apps/v1"},
