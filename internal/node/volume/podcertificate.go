@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -90,12 +91,7 @@ func (m *Manager) advance(ctx context.Context, pod *v1.Pod, source *v1.PodCertif
 	if c.request == "" && c.chain != nil && (c.refresh.IsZero() || m.options.Clock.Now().Before(c.refresh)) {
 		return nil
 	}
-	if c.request == "" {
-		if err := m.requestCertificate(ctx, pod, source, c); err != nil {
-			return c.unlessUsable(err)
-		}
-	}
-	answered, err := m.awaitAnswer(ctx, pod.Namespace, c)
+	answered, err := m.answer(ctx, pod, source, c)
 	if apierrors.IsNotFound(err) {
 		c.request = "" // it was deleted: create a new one
 	}
@@ -136,17 +132,33 @@ func (c *podCertificate) take(request *certificatesv1.PodCertificateRequest) err
 	return c.unlessUsable(errNotIssued)
 }
 
-// awaitAnswer returns the pending request. If it is for the pod's first certificate, without which the pod
-// cannot start, awaitAnswer waits until the signer has answered. It does not wait for a renewal.
-func (m *Manager) awaitAnswer(ctx context.Context, namespace string, c *podCertificate) (*certificatesv1.PodCertificateRequest, error) {
-	client := m.options.Client.CertificatesV1().PodCertificateRequests(namespace)
-	request, err := client.Get(ctx, c.request, metav1.GetOptions{})
+// answer returns the pending request, which it creates if there is none. If it is for the pod's first
+// certificate, without which the pod cannot start, answer waits until the signer has answered. It does not
+// wait for a renewal.
+func (m *Manager) answer(ctx context.Context, pod *v1.Pod, source *v1.PodCertificateProjection, c *podCertificate) (*certificatesv1.PodCertificateRequest, error) {
+	request, err := m.pendingRequest(ctx, pod, source, c)
 	if err != nil || c.chain != nil || len(request.Status.Conditions) > 0 {
 		return request, err
 	}
+	return m.awaitAnswer(ctx, request)
+}
+
+// pendingRequest returns the pending request, or a new one. It does not read a request that it has just
+// created: the node authorizer denies that until it has seen the request too.
+func (m *Manager) pendingRequest(ctx context.Context, pod *v1.Pod, source *v1.PodCertificateProjection, c *podCertificate) (*certificatesv1.PodCertificateRequest, error) {
+	if c.request == "" {
+		return m.requestCertificate(ctx, pod, source, c)
+	}
+	return m.options.Client.CertificatesV1().PodCertificateRequests(pod.Namespace).Get(ctx, c.request, metav1.GetOptions{})
+}
+
+// awaitAnswer waits until the signer has answered the request.
+func (m *Manager) awaitAnswer(ctx context.Context, request *certificatesv1.PodCertificateRequest) (*certificatesv1.PodCertificateRequest, error) {
 	ctx, cancel := context.WithTimeout(ctx, issueWait)
 	defer cancel()
-	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, c.request).String()
+	// The node authorizer lets a node watch only what a selector limits to that node.
+	selector := fields.Set{metav1.ObjectNameField: request.Name, "spec.nodeName": string(request.Spec.NodeName)}.String()
+	client := m.options.Client.CertificatesV1().PodCertificateRequests(request.Namespace)
 	changes := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 		options.FieldSelector = selector
 		return client.Watch(ctx, options)
@@ -155,29 +167,32 @@ func (m *Manager) awaitAnswer(ctx context.Context, namespace string, c *podCerti
 		now, ok := event.Object.(*certificatesv1.PodCertificateRequest)
 		return ok && (event.Type == watch.Deleted || len(now.Status.Conditions) > 0), nil
 	})
-	if err != nil {
+	if wait.Interrupted(err) || errors.Is(err, watchtools.ErrWatchClosed) {
 		return nil, errNotIssued
 	}
+	if err != nil {
+		return nil, err
+	}
 	if last.Type == watch.Deleted {
-		return nil, apierrors.NewNotFound(certificatesv1.Resource("podcertificaterequests"), c.request)
+		return nil, apierrors.NewNotFound(certificatesv1.Resource("podcertificaterequests"), request.Name)
 	}
 	return last.Object.(*certificatesv1.PodCertificateRequest), nil
 }
 
 // requestCertificate generates a key and requests a certificate for it.
-func (m *Manager) requestCertificate(ctx context.Context, pod *v1.Pod, source *v1.PodCertificateProjection, c *podCertificate) error {
+func (m *Manager) requestCertificate(ctx context.Context, pod *v1.Pod, source *v1.PodCertificateProjection, c *podCertificate) (*certificatesv1.PodCertificateRequest, error) {
 	core := m.options.Client.CoreV1()
 	account, err := core.ServiceAccounts(pod.Namespace).Get(ctx, pod.Spec.ServiceAccountName, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("while fetching service account: %w", err)
+		return nil, fmt.Errorf("while fetching service account: %w", err)
 	}
 	node, err := core.Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("while fetching node: %w", err)
+		return nil, fmt.Errorf("while fetching node: %w", err)
 	}
 	key, proof, err := newKey(source.KeyType)
 	if err != nil {
-		return fmt.Errorf("while generating keypair: %w", err)
+		return nil, fmt.Errorf("while generating keypair: %w", err)
 	}
 	request := &certificatesv1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{
@@ -195,10 +210,10 @@ func (m *Manager) requestCertificate(ctx context.Context, pod *v1.Pod, source *v
 	}
 	created, err := m.options.Client.CertificatesV1().PodCertificateRequests(pod.Namespace).Create(ctx, request, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("while creating PodCertificateRequest: %w", err)
+		return nil, fmt.Errorf("while creating PodCertificateRequest: %w", err)
 	}
 	c.request, c.requestKey = created.Name, key
-	return nil
+	return created, nil
 }
 
 // blocksOnly drops the headers of PEM blocks and the text between them.

@@ -9,6 +9,7 @@ import (
 	"crypto"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,6 +34,7 @@ type signer struct {
 	created  int
 	answer   func(n int, request *certificatesv1.PodCertificateRequest) // called when created; nil: no answer
 	events   *watch.RaceFreeFakeWatcher
+	unseen   bool // the node authorizer has not seen the requests
 }
 
 func newSigner(t *testing.T, f *fixture) *signer {
@@ -40,7 +42,7 @@ func newSigner(t *testing.T, f *fixture) *signer {
 	s := &signer{requests: map[string]*certificatesv1.PodCertificateRequest{}, events: watch.NewRaceFreeFake()}
 	f.client.PrependReactor("create", "podcertificaterequests", s.create)
 	f.client.PrependReactor("get", "podcertificaterequests", s.get)
-	f.client.PrependWatchReactor("podcertificaterequests", clienttesting.DefaultWatchReactor(s.events, nil))
+	f.client.PrependWatchReactor("podcertificaterequests", s.watch)
 	account := &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "sa", UID: "sa-uid"}}
 	if err := f.client.Tracker().Add(account); err != nil {
 		t.Fatal(err)
@@ -69,11 +71,25 @@ func (s *signer) get(action clienttesting.Action) (bool, runtime.Object, error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := action.(clienttesting.GetAction).GetName()
+	if s.unseen {
+		return true, nil, apierrors.NewForbidden(certificatesv1.Resource("podcertificaterequests"), name, errors.New("no relationship found"))
+	}
 	request, ok := s.requests[name]
 	if !ok {
 		return true, nil, apierrors.NewNotFound(certificatesv1.Resource("podcertificaterequests"), name)
 	}
 	return true, request.DeepCopy(), nil
+}
+
+// watch allows what the node authorizer allows: a selector must limit the watch to the node.
+func (s *signer) watch(action clienttesting.Action) (bool, watch.Interface, error) {
+	selector := action.(clienttesting.WatchAction).GetWatchRestrictions().Fields
+	node, _ := selector.RequiresExactMatch("spec.nodeName")
+	name, _ := selector.RequiresExactMatch("metadata.name")
+	if node != "n" || name == "" {
+		return true, nil, apierrors.NewForbidden(certificatesv1.Resource("podcertificaterequests"), name, errors.New("can only list/watch podcertificaterequests with nodeName field selector"))
+	}
+	return true, s.events, nil
 }
 
 func (f *fixture) issued(n int, request *certificatesv1.PodCertificateRequest) {
@@ -149,6 +165,7 @@ func TestFirstPodCertificateBlocks(t *testing.T) {
 	asRoot(t)
 	f := newFixture(t)
 	s := newSigner(t, f)
+	s.unseen = true
 	pod := certificatePod()
 	done := make(chan error)
 	go func() { done <- f.Prepare(context.Background(), pod) }()
