@@ -91,6 +91,9 @@ func BuildCluster(ctx context.Context, dir, runtime string) (c UpstreamCluster, 
 	if c.UpstreamControlPlane, err = BuildControlPlane(ctx, dir); err != nil {
 		return UpstreamCluster{}, err
 	}
+	if c.dns, err = buildDNS(ctx, dir); err != nil {
+		return UpstreamCluster{}, err
+	}
 	return c, buildKubernetes(ctx, dir, map[string]*string{"kubelet": &c.kubelet, "kube-proxy": &c.proxy})
 }
 

@@ -37,7 +37,7 @@ const (
 // UpstreamCluster starts whole clusters of upstream's programs.
 type UpstreamCluster struct {
 	UpstreamControlPlane
-	kubelet, proxy string
+	kubelet, proxy, dns string
 	// runtime is the directory of containerd's programs, or empty to use the installed ones.
 	runtime string
 }
@@ -66,7 +66,7 @@ func (u UpstreamCluster) Start(ctx context.Context, dir string) (_ *Cluster, err
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		c.locate, c.prepareMachine, c.startControlPlane, c.startRuntime, c.startNode,
+		c.locate, c.prepareMachine, c.startControlPlane, c.startRuntime, c.startNode, c.startDNS,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err

@@ -160,6 +160,7 @@ func (n node) kubeletConfig(c certificates) ([]byte, error) {
 		"podLogsDir":      n.file("pods"),
 		"volumePluginDir": n.volumePlugins(),
 		"clusterDomain":   "cluster.local",
+		"clusterDNS":      []string{dnsAddress},
 		"resolvConf":      "/etc/resolv.conf",
 		// These chains are a hint for other programs, and would not be removed.
 		"makeIPTablesUtilChains": false,
