@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kindred-project/kindred/internal/cluster"
 	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/machine"
 )
 
 func newReset() *cobra.Command {
@@ -87,11 +87,11 @@ func stopContainers(ctx context.Context, layout datadir.Layout) error {
 			return err
 		}
 	}
-	if err := cluster.RemoveNetwork(ctx, names); err != nil {
+	if err := machine.RemoveNetwork(ctx, names); err != nil {
 		return err
 	}
 	if _, err := os.Stat(layout.Containerd()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return containerd.Reset(ctx, cluster.RuntimeOptions(layout, names))
+	return containerd.Reset(ctx, machine.RuntimeOptions(layout, names))
 }

@@ -22,9 +22,9 @@ import (
 	"k8s.io/utils/clock"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
-	"github.com/kindred-project/kindred/internal/cluster"
 	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/machine"
 )
 
 // statusLimit is the timeout of requests to the API.
@@ -171,7 +171,7 @@ func (s *status) readFirewalls(ctx context.Context, layout datadir.Layout) {
 	if _, err := net.InterfaceByName(names.Bridge); err != nil {
 		return
 	}
-	s.Firewalls, _ = cluster.Firewalls(ctx, names)
+	s.Firewalls, _ = machine.Firewalls(ctx, names)
 }
 
 func isReady(node *corev1.Node) bool {

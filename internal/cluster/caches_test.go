@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/part"
 )
 
 // A cluster reports on the caches that its controllers read. They see each new object of the kinds
@@ -35,7 +36,7 @@ func TestCachesSeeNewObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Stop()
-	api, err := client.New(configFor(c.server, identity{adminUser, "test"}), client.Options{Scheme: scheme.Scheme})
+	api, err := client.New(configFor(c.server, part.Identity{Info: adminUser, Agent: "test"}), client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}

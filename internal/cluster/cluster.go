@@ -24,8 +24,10 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/machine"
 	"github.com/kindred-project/kindred/internal/node/simulated"
 	"github.com/kindred-project/kindred/internal/ownership/review"
+	"github.com/kindred-project/kindred/internal/part"
 	"github.com/kindred-project/kindred/internal/scheduler"
 	"github.com/kindred-project/kindred/internal/storage"
 )
@@ -42,14 +44,14 @@ type Cluster struct {
 	serving serving
 	// controllerStarts counts the controllers that have not started yet.
 	controllerStarts control.Starts
-	machine          *machine
+	machine          *machine.Machine
 	// simulated is nil until the simulated nodes are started.
 	simulated atomic.Pointer[simulated.Nodes]
 
 	// parts are clients of the API: they stop before it.
-	parts group
+	parts *part.Group
 	// api is the API server.
-	api group
+	api *part.Group
 
 	checks  *readiness
 	failure chan error
@@ -70,6 +72,7 @@ const (
 func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	config.decideNode()
 	c := &Cluster{config: config, failure: make(chan error, 1)}
+	c.parts, c.api = part.NewGroup(c.fail), part.NewGroup(c.fail)
 	given := ctx
 	ctx, c.abort = context.WithCancelCause(ctx)
 	defer func() {
@@ -86,7 +89,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 		return nil, err
 	}
 	// The container runtime takes longest and depends on no other step.
-	c.machine = startMachine(ctx, config)
+	c.machine = prepareMachine(ctx, config, steps)
 	if err := c.openStore(ctx, steps); err != nil {
 		return nil, err
 	}
@@ -174,7 +177,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		return fmt.Errorf("set up the cluster: %w", err)
 	}
 	steps.done("API")
-	c.parts.start("certificates", c.fail, c.renewCertificates)
+	c.parts.Start("certificates", c.renewCertificates)
 	return c.writeAdminKubeconfig()
 }
 
@@ -182,7 +185,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 // half a second and cannot be interrupted, so the part does that too: a stop can abandon it.
 func (c *Cluster) runServer(ctx context.Context, config apiserver.Config) error {
 	made := make(chan error, 1)
-	c.api.start("API server", c.fail, func(ctx context.Context) (err error) {
+	c.api.Start("API server", func(ctx context.Context) (err error) {
 		c.server, err = apiserver.New(config)
 		if made <- err; err != nil {
 			<-ctx.Done() // the start reports the error, not the part
@@ -228,9 +231,9 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	if err := c.server.AwaitInformers(ctx); err != nil {
 		return err
 	}
-	c.parts.start("controllers", c.fail, manager.Start)
-	c.parts.start("garbage collector", c.fail, collector.Run)
-	c.parts.start("scheduler", c.fail, schedule.Run)
+	c.parts.Start("controllers", manager.Start)
+	c.parts.Start("garbage collector", collector.Run)
+	c.parts.Start("scheduler", schedule.Run)
 	if !manager.GetCache().WaitForCacheSync(ctx) {
 		return ctx.Err()
 	}
@@ -315,10 +318,10 @@ func (c *Cluster) Kubeconfig() string { return c.config.Dir.Kubeconfig() }
 func (c *Cluster) Stop() {
 	c.stop.Do(func() {
 		began := clock.RealClock{}.Now()
-		c.parts.stop(clock.RealClock{}, partsLimit)
+		c.parts.Stop(clock.RealClock{}, partsLimit)
 		// A server that is still stopping closes its listener itself. If it lost its listener
 		// first, it would end the process (genericapiserver.RunServer).
-		if c.api.stop(clock.RealClock{}, stopLimit-clock.RealClock{}.Since(began)) {
+		if c.api.Stop(clock.RealClock{}, stopLimit-clock.RealClock{}.Since(began)) {
 			c.serving.close()
 		}
 		if c.backend != nil {

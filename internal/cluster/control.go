@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
@@ -32,6 +30,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/ownership/collector"
 	"github.com/kindred-project/kindred/internal/ownership/review"
+	"github.com/kindred-project/kindred/internal/part"
 )
 
 // newManager returns the manager that runs all controllers on one cache, whose informers are
@@ -62,7 +61,7 @@ func (c *Cluster) addControllers(mgr manager.Manager) error {
 		if !controller.Needs.Empty() && !c.server.Serves(controller.Needs) {
 			continue
 		}
-		as := serviceAccountUser(controller.Name)
+		as := controllerIdentity(controller.Name)
 		if controller.Root {
 			as = controllerUser
 		}
@@ -77,7 +76,7 @@ func (c *Cluster) addControllers(mgr manager.Manager) error {
 	return nil
 }
 
-func (c *Cluster) environment(mgr manager.Manager, as identity, source string) (control.Env, error) {
+func (c *Cluster) environment(mgr manager.Manager, as part.Identity, source string) (control.Env, error) {
 	config := configFor(c.server, as)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return jsonApply{next} })
 	writer, err := client.New(config, client.Options{
@@ -116,19 +115,13 @@ func (j jsonApply) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // recorder returns a recorder that writes events as the given user, with component as their
 // source, as long as the parts run.
-func (c *Cluster) recorder(as identity, component string) (record.EventRecorder, error) {
-	core, err := typedcorev1.NewForConfig(configFor(c.server, as))
-	if err != nil {
-		return nil, err
-	}
-	broadcaster := record.NewBroadcaster(record.WithContext(c.parts.context()))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.Events("")})
-	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}), nil
+func (c *Cluster) recorder(as part.Identity, component string) (record.EventRecorder, error) {
+	return part.Recorder(c.parts.Context(), configFor(c.server, as), component)
 }
 
 // newCollector returns the garbage collector.
 func (c *Cluster) newCollector() (*collector.Collector, error) {
-	as := serviceAccountUser(collector.Name)
+	as := controllerIdentity(collector.Name)
 	objects, err := collector.NewClient(configFor(c.server, as))
 	if err != nil {
 		return nil, err
@@ -150,7 +143,7 @@ func (c *Cluster) newCollector() (*collector.Collector, error) {
 // connectReviews connects the ownership reviews to the collector's graph. The collector sees
 // everything; the reviews decide what a caller sees.
 func (c *Cluster) connectReviews(known *collector.Collector) error {
-	config := configFor(c.server, serviceAccountUser(collector.Name))
+	config := configFor(c.server, controllerIdentity(collector.Name))
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
@@ -158,9 +151,11 @@ func (c *Cluster) connectReviews(known *collector.Collector) error {
 	c.reviews.Connect(review.Sources{
 		Collector: known, Metadata: known.Metadata, Objects: objects, Discovery: known.Discovery,
 		Records: c.backend.Records(), History: c.backend.History(),
-		ConfigFor: func(caller user.Info, agent string) *rest.Config { return configFor(c.server, identity{caller, agent}) },
-		Seen:      c.seen,
-		Clock:     c.config.Clock,
+		ConfigFor: func(caller user.Info, agent string) *rest.Config {
+			return configFor(c.server, part.Identity{Info: caller, Agent: agent})
+		},
+		Seen:  c.seen,
+		Clock: c.config.Clock,
 	})
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
-	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/storage/check"
 )
@@ -66,7 +65,7 @@ func (c *Cluster) writeInstance() error {
 		Server: c.Server(), Etcd: c.config.Etcd.Servers, SimulatedNodes: c.config.SimulatedNodes,
 	}
 	if c.machine != nil {
-		instance.NodeName, instance.ContainerRuntime = c.config.NodeName, c.machine.endpoint
+		instance.NodeName, instance.ContainerRuntime = c.config.NodeName, c.machine.Endpoint()
 		instance.KubeletDir = c.config.KubeletDir
 	}
 	return c.config.Dir.WriteInstance(instance)
@@ -84,9 +83,4 @@ func checkStoreExists(dir datadir.Layout) error {
 		return err
 	}
 	return &check.MissingError{Dir: dir.Etcd(), Seen: instance.StartedAt}
-}
-
-// RuntimeOptions returns the options of the private containerd of a data directory.
-func RuntimeOptions(dir datadir.Layout, names containerd.Names) containerd.Options {
-	return containerd.Options{Names: names, Root: dir.Containerd(), RunDir: dir.Run(), LogFile: dir.RuntimeLog()}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/ingress"
 	"github.com/kindred-project/kindred/internal/ingress/compile"
+	"github.com/kindred-project/kindred/internal/machine"
 )
 
 // Ingress configures the proxy of Ingresses.
@@ -43,7 +44,7 @@ func (c *Cluster) startIngress() error {
 	if err != nil {
 		return err
 	}
-	fallback, _ := netip.AddrFromSlice(hostIP())
+	fallback, _ := netip.AddrFromSlice(machine.HostIP())
 	proxy, err := ingress.New(ingress.Options{
 		Client: client, Dynamic: gateways, Definitions: definitions, Pools: c.config.LoadBalancerPools, Informers: c.server.Informers(), Events: events, Clock: c.config.Clock, Notice: c.config.Notice,
 		Address: config.Address, Ports: compile.Ports{HTTP: config.HTTPPort, HTTPS: config.HTTPSPort},
@@ -53,6 +54,6 @@ func (c *Cluster) startIngress() error {
 		return err
 	}
 	c.server.StartInformers()
-	c.parts.start("ingress", c.fail, proxy.Run)
+	c.parts.Start("ingress", proxy.Run)
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/machine"
 )
 
 // serving is the listener and the addresses of the API.
@@ -35,7 +36,7 @@ var apiserverNames = []string{
 
 // listen opens the API's port on the bind address and, if this machine is a node with Kindred's
 // pod network, on the bridge, for pods.
-func listen(ctx context.Context, config Config, machine *machine) (serving, error) {
+func listen(ctx context.Context, config Config, node *machine.Machine) (serving, error) {
 	first, err := listenFirst(ctx, config)
 	if err != nil {
 		return serving{}, err
@@ -44,29 +45,40 @@ func listen(ctx context.Context, config Config, machine *machine) (serving, erro
 	ips := []net.IP{config.BindAddress, net.IPv4(127, 0, 0, 1), firstServiceIP(config.ServiceCIDRs[0])}
 	if config.BindAddress.IsUnspecified() {
 		s.host = "127.0.0.1"
-		s.advertised = hostIP()
+		s.advertised = machine.HostIP()
 		ips = append(ips, s.advertised)
 	}
-	bridge, err := machine.bridgeAddress(ctx)
-	if err != nil {
-		return s, err
-	}
-	if bridge != nil {
-		s.advertised = bridge
-		ips = append(ips, bridge)
-		if !config.BindAddress.IsUnspecified() {
-			second, err := listenOn(ctx, bridge, s.port)
-			if err != nil {
-				return s, err
-			}
-			s.listener = joinListeners(first, second)
+	if node != nil {
+		bridge, err := s.listenForPods(ctx, config, node)
+		if err != nil {
+			return s, err
 		}
+		ips = append(ips, bridge...)
 	}
 	s.names = pki.Names{DNS: apiserverNames, IPs: ips}
 	if name, err := os.Hostname(); err == nil {
 		s.names.DNS = append(s.names.DNS[:len(s.names.DNS):len(s.names.DNS)], name)
 	}
 	return s, nil
+}
+
+// listenForPods listens on the bridge of the node's pods, unless the API listens on all addresses, and returns the
+// address; none if the pod network is not Kindred's.
+func (s *serving) listenForPods(ctx context.Context, config Config, node *machine.Machine) ([]net.IP, error) {
+	bridge, err := node.BridgeAddress(ctx)
+	if err != nil || bridge == nil {
+		return nil, err
+	}
+	s.advertised = bridge
+	if config.BindAddress.IsUnspecified() {
+		return []net.IP{bridge}, nil
+	}
+	second, err := listenOn(ctx, bridge, s.port)
+	if err != nil {
+		return nil, err
+	}
+	s.listener = joinListeners(s.listener, second)
+	return []net.IP{bridge}, nil
 }
 
 // listenFirst opens the API's port. If any port will do, it prefers the last one, because
@@ -130,20 +142,6 @@ func (s serving) close() {
 
 // firstServiceIP returns the address of the Service default/kubernetes.
 func firstServiceIP(cidr netip.Prefix) net.IP { return net.IP(cidr.Addr().Next().AsSlice()) }
-
-// hostIP returns an address of this machine in its network, or loopback if it has no network.
-func hostIP() net.IP {
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		return net.IPv4(127, 0, 0, 1)
-	}
-	for _, address := range addresses {
-		if ip, ok := address.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() && ip.IP.To4() != nil {
-			return ip.IP
-		}
-	}
-	return net.IPv4(127, 0, 0, 1)
-}
 
 // joined accepts from several listeners.
 type joined struct {

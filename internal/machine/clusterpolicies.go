@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+package machine
 
 import (
 	"context"
@@ -22,11 +22,11 @@ const definitionLimit = 30 * time.Second
 
 // clusterPolicies installs the kind ClusterNetworkPolicy and returns an informer of its objects; nil if the cluster is to
 // have none.
-func (c *Cluster) clusterPolicies(ctx context.Context) (cache.SharedIndexInformer, error) {
-	if !c.config.ClusterNetworkPolicies {
+func (m *Machine) clusterPolicies(ctx context.Context) (cache.SharedIndexInformer, error) {
+	if !m.options.ClusterNetworkPolicies {
 		return nil, nil
 	}
-	config := configFor(c.server, clusterPoliciesUser)
+	config := m.api.ConfigFor(clusterPoliciesUser)
 	definitions, err := clientset.NewForConfig(config)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+package part
 
 import (
 	"context"
@@ -20,10 +20,10 @@ func TestStopReports(t *testing.T) {
 	}{"all stop": {false, true}, "one hangs": {true, false}} {
 		c := clocktesting.NewFakeClock(time.Unix(0, 0))
 		release := make(chan struct{})
-		g := &group{}
-		g.start("obedient", func(err error) { t.Error(err) }, obedient)
+		g := NewGroup(func(err error) { t.Error(err) })
+		g.Start("obedient", obedient)
 		if test.hangs {
-			g.start("hanging", func(err error) { t.Error(err) }, func(context.Context) error { <-release; return nil })
+			g.Start("hanging", func(context.Context) error { <-release; return nil })
 			go func() {
 				for !c.HasWaiters() {
 					time.Sleep(time.Millisecond)
@@ -31,7 +31,7 @@ func TestStopReports(t *testing.T) {
 				c.Step(time.Second)
 			}()
 		}
-		if got := g.stop(c, time.Second); got != test.want {
+		if got := g.Stop(c, time.Second); got != test.want {
 			t.Errorf("%s: stopped is %t", name, got)
 		}
 		close(release)

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+package machine
 
 import (
 	"context"
@@ -23,23 +23,23 @@ const dnsIndex = 10
 // startDNS starts the DNS server of this node, or removes what an earlier one has published, and returns
 // the addresses of DNS servers for pods; none if Services are not routed, because pods reach the servers by
 // their Service. A failure is a notice, because the other parts do not need DNS.
-func (c *Cluster) startDNS(ctx context.Context, routed bool) ([]string, error) {
-	client, err := kubernetes.NewForConfig(configFor(c.server, dnsUser))
+func (m *Machine) startDNS(ctx context.Context, routed bool) ([]string, error) {
+	client, err := kubernetes.NewForConfig(m.api.ConfigFor(dnsUser))
 	if err != nil {
 		return nil, err
 	}
-	publisher := dns.NewPublisher(client, c.server.Informers(), c.config.Clock)
-	address := publisher.ClusterIP(serviceIP(c.config.ServiceCIDRs[0], dnsIndex))
+	publisher := dns.NewPublisher(client, m.api.Informers, m.options.Clock)
+	address := publisher.ClusterIP(serviceIP(m.options.ServiceCIDRs[0], dnsIndex))
 	switch {
-	case !c.config.DNS:
-		err = publisher.Withdraw(ctx, c.config.NodeName)
+	case !m.options.DNS:
+		err = publisher.Withdraw(ctx, m.options.Name)
 	case !address.IsValid():
-		err = fmt.Errorf("the service range %s has no tenth address", c.config.ServiceCIDRs[0])
-	case c.machine.bridge.Gateway != nil: // a runtime of the user's has a pod network that is not known here
-		err = c.serveDNS(ctx, publisher, address)
+		err = fmt.Errorf("the service range %s has no tenth address", m.options.ServiceCIDRs[0])
+	case m.bridge.Gateway != nil: // a runtime of the user's has a pod network that is not known here
+		err = m.serveDNS(ctx, publisher, address)
 	}
-	if err != nil && ctx.Err() == nil && c.config.Notice != nil {
-		c.config.Notice(fmt.Sprintf("no cluster DNS: %v", err))
+	if err != nil && ctx.Err() == nil {
+		m.notice(fmt.Sprintf("no cluster DNS: %v", err))
 	}
 	if err != nil || !routed || !address.IsValid() {
 		return nil, ctx.Err()
@@ -48,14 +48,14 @@ func (c *Cluster) startDNS(ctx context.Context, routed bool) ([]string, error) {
 }
 
 // serveDNS serves on the pod bridge.
-func (c *Cluster) serveDNS(ctx context.Context, publisher *dns.Publisher, clusterIP netip.Addr) error {
-	bridge, ok := netip.AddrFromSlice(c.machine.bridge.Gateway.To4())
+func (m *Machine) serveDNS(ctx context.Context, publisher *dns.Publisher, clusterIP netip.Addr) error {
+	bridge, ok := netip.AddrFromSlice(m.bridge.Gateway.To4())
 	if !ok {
 		return fmt.Errorf("the pod bridge has no IPv4 address")
 	}
 	server, err := dns.New(dns.Options{
-		Informers: c.server.Informers(), Domain: clusterDomain, ResolvConf: resolvConf(), Hosts: c.config.DNSHosts,
-		Own: []netip.Addr{bridge, clusterIP}, Clock: c.config.Clock,
+		Informers: m.api.Informers, Domain: clusterDomain, ResolvConf: resolvConf(), Hosts: m.options.DNSHosts,
+		Own: []netip.Addr{bridge, clusterIP}, Clock: m.options.Clock,
 	})
 	if err != nil {
 		return err
@@ -64,9 +64,9 @@ func (c *Cluster) serveDNS(ctx context.Context, publisher *dns.Publisher, cluste
 	if err != nil {
 		return err
 	}
-	published := dns.Published{ClusterIP: clusterIP, Node: c.config.NodeName, Endpoint: sockets.Address()}
-	c.parts.start("DNS", c.fail, func(ctx context.Context) error { return server.Serve(ctx, sockets) })
-	c.parts.start("DNS Service", c.fail, func(ctx context.Context) error { return publisher.Run(ctx, published) })
+	published := dns.Published{ClusterIP: clusterIP, Node: m.options.Name, Endpoint: sockets.Address()}
+	m.parts.Start("DNS", func(ctx context.Context) error { return server.Serve(ctx, sockets) })
+	m.parts.Start("DNS Service", func(ctx context.Context) error { return publisher.Run(ctx, published) })
 	return nil
 }
 

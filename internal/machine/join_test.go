@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cluster
+package machine
 
 import (
 	"testing"
@@ -17,12 +17,12 @@ import (
 func TestNoticeOfANodeThatIsNotReady(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Now())
 	notices := make(chan string, 1)
-	c := &Cluster{config: Config{Clock: clock, NodeName: "a", Notice: func(line string) { notices <- line }}}
+	m := &Machine{options: Options{Clock: clock, Name: "a", Notice: func(line string) { notices <- line }}}
 	client := fake.NewClientset(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1.NodeStatus{
 		Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionFalse, Message: "container runtime network not ready"}},
 	}})
 	ready, done := make(chan struct{}), make(chan error)
-	go func() { done <- c.awaitNode(t.Context(), client, ready) }()
+	go func() { done <- m.awaitNode(t.Context(), client, ready) }()
 	for !clock.HasWaiters() {
 		time.Sleep(time.Millisecond)
 	}

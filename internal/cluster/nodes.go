@@ -1,0 +1,126 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kindred-project/kindred/internal/containerd"
+	"github.com/kindred-project/kindred/internal/controllers/loadbalancer"
+	"github.com/kindred-project/kindred/internal/controllers/localpath"
+	"github.com/kindred-project/kindred/internal/machine"
+	"github.com/kindred-project/kindred/internal/node/simulated"
+	"github.com/kindred-project/kindred/internal/part"
+)
+
+// decideNode falls back to a simulated node if this machine cannot be a node, and notifies the
+// user of the reason.
+func (config *Config) decideNode() {
+	if !config.Node || config.RuntimeEndpoint != "" {
+		return
+	}
+	missing := containerd.Missing()
+	if len(missing) == 0 {
+		return
+	}
+	config.Node = false
+	config.SimulatedNodes = max(config.SimulatedNodes, 1)
+	if config.Notice != nil {
+		config.Notice(fmt.Sprintf("no real node, a simulated one instead: %s; %s",
+			"missing "+strings.Join(missing, ", "), containerd.HowToGet(missing)))
+	}
+}
+
+// volumeNodes returns the nodes on which volumes of the default StorageClass are provisioned.
+func (config *Config) volumeNodes() localpath.Nodes {
+	nodes := localpath.Nodes{Simulated: simulated.Key}
+	if config.Node {
+		nodes.Real, nodes.Root = config.NodeName, config.Dir.Volumes()
+	}
+	return nodes
+}
+
+// loadBalancers returns the configuration of the addresses of Services of the type LoadBalancer.
+func (config *Config) loadBalancers() loadbalancer.Options {
+	return loadbalancer.Options{Pools: config.LoadBalancerPools, Simulated: simulated.Key}
+}
+
+// prepareMachine starts the pod network and the container runtime in the background. It returns nil if
+// this machine is not to be a node.
+func prepareMachine(ctx context.Context, config Config, steps *steps) *machine.Machine {
+	if !config.Node {
+		return nil
+	}
+	return machine.Prepare(ctx, machine.Options{
+		Dir: config.Dir, Name: config.NodeName, KubeletDir: config.KubeletDir, RuntimeEndpoint: config.RuntimeEndpoint,
+		PodCIDRs: config.PodCIDRs, ServiceCIDRs: config.ServiceCIDRs, LoadBalancerPools: config.LoadBalancerPools,
+		DNS: config.DNS, DNSHosts: config.DNSHosts, ClusterNetworkPolicies: config.ClusterNetworkPolicies,
+		Clock: config.Clock, Step: steps.done, Notice: config.Notice,
+	})
+}
+
+// startNodes starts the simulated nodes and the real one, and waits until all are ready.
+func (c *Cluster) startNodes(ctx context.Context, steps *steps) error {
+	if c.config.SimulatedNodes > 0 {
+		registered, err := c.startSimulated()
+		if err != nil {
+			return err
+		}
+		if err := await(ctx, registered); err != nil {
+			return err
+		}
+		steps.done(fmt.Sprintf("%d simulated nodes", c.config.SimulatedNodes))
+	}
+	if c.machine != nil {
+		if err := c.machine.Join(ctx, c.apiForNode(), c.parts); err != nil {
+			return err
+		}
+	}
+	c.checks.pass("node")
+	return nil
+}
+
+// startSimulated starts the simulated nodes. The channel is closed once all are registered and Ready.
+func (c *Cluster) startSimulated() (<-chan struct{}, error) {
+	client, err := kubernetes.NewForConfig(configFor(c.server, simulatorUser))
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := simulated.New(simulated.Options{
+		Client: client, Informers: c.server.Informers(),
+		Count: c.config.SimulatedNodes, Clock: c.config.Clock, Version: part.KubernetesVersion(),
+		// With a real node, pods must not be scheduled to a simulated one by accident.
+		Taint: c.config.Node,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.server.StartInformers()
+	c.simulated.Store(nodes)
+	c.parts.Start("simulated nodes", nodes.Run)
+	return nodes.Registered(), nil
+}
+
+// simulatedStats returns the handler of a simulated node's metrics; nil if the node is not simulated.
+func (c *Cluster) simulatedStats(node string) http.Handler {
+	if nodes := c.simulated.Load(); nodes != nil {
+		return nodes.Stats(node)
+	}
+	return nil
+}
+
+// apiForNode returns the access of this machine, as a node, to the API.
+func (c *Cluster) apiForNode() machine.API {
+	return machine.API{
+		ConfigFor: func(as part.Identity) *rest.Config { return configFor(c.server, as) },
+		Informers: c.server.Informers(), StartInformers: c.server.StartInformers,
+		Address: c.serving.forPods(), Keys: c.keys,
+	}
+}

@@ -1,0 +1,192 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/network"
+	"github.com/kindred-project/kindred/internal/node"
+	"github.com/kindred-project/kindred/internal/node/serve"
+	"github.com/kindred-project/kindred/internal/part"
+)
+
+// Join starts the node's agent and its network in the group, and returns when the Node is ready and the rules of all
+// Services are in force.
+func (m *Machine) Join(ctx context.Context, api API, parts *part.Group) error {
+	m.api, m.parts = api, parts
+	if err := await(ctx, m.runtimeDone); err != nil {
+		return err
+	}
+	if m.networkErr != nil {
+		return m.networkErr
+	}
+	if m.runtimeErr != nil {
+		return m.runtimeErr
+	}
+	m.options.Step("container runtime " + m.version)
+	services, err := m.startNetwork(ctx)
+	if err != nil {
+		return err
+	}
+	clusterDNS, err := m.startDNS(ctx, services != nil)
+	if err != nil {
+		return err
+	}
+	if m.supervise != nil {
+		parts.Start("container runtime", func(ctx context.Context) error {
+			m.supervise(ctx)
+			return nil
+		})
+	}
+	if err := m.startAgent(ctx, services, clusterDNS); err != nil {
+		return err
+	}
+	if services != nil {
+		if err := await(ctx, services.Ready()); err != nil {
+			return err
+		}
+	}
+	m.options.Step("node " + m.options.Name)
+	return nil
+}
+
+// startAgent starts the agent and the server for the API server, and waits until the Node is ready.
+func (m *Machine) startAgent(ctx context.Context, services *network.Network, clusterDNS []string) error {
+	client, err := kubernetes.NewForConfig(m.api.ConfigFor(agentUser(m.options.Name)))
+	if err != nil {
+		return err
+	}
+	address := m.address()
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(address.String(), "0"))
+	if err != nil {
+		return fmt.Errorf("the port of the node's agent: %w", err)
+	}
+	agent, err := m.newAgent(client, services, clusterDNS, listener.Addr().(*net.TCPAddr).Port)
+	if err != nil {
+		return err
+	}
+	if err := m.serveAgent(agent, client, listener, address); err != nil {
+		return err
+	}
+	m.parts.Start("node", agent.Run)
+	return m.awaitNode(ctx, client, agent.Ready())
+}
+
+func (m *Machine) newAgent(client kubernetes.Interface, services *network.Network, clusterDNS []string, port int) (*node.Agent, error) {
+	root, err := m.root()
+	if err != nil {
+		return nil, err
+	}
+	apiForPods, err := m.apiForPods(services)
+	if err != nil {
+		return nil, err
+	}
+	var awaitPolicies func(context.Context, types.UID, netip.Addr) error
+	if services != nil {
+		awaitPolicies = services.AwaitPolicies
+	}
+	return node.New(node.Options{
+		Name:          m.options.Name,
+		Client:        client,
+		Endpoint:      m.endpoint,
+		RootDir:       root,
+		LoopFiles:     m.options.Dir.Volumes(),
+		Owner:         m.names.ID,
+		CgroupParent:  m.names.PodCgroup,
+		IPs:           m.addresses(),
+		ExternalIPs:   m.externalIPs,
+		ServePort:     int32(port),
+		API:           apiForPods,
+		ClusterDNS:    clusterDNS,
+		ResolvConf:    resolvConf(),
+		PodCIDRs:      m.bridge.Ranges(),
+		Version:       part.KubernetesVersion(),
+		AwaitPolicies: awaitPolicies,
+		Clock:         m.options.Clock,
+	})
+}
+
+// root returns the root directory of the agent.
+func (m *Machine) root() (string, error) {
+	if m.options.KubeletDir == "" {
+		return m.options.Dir.Node(), nil
+	}
+	return m.options.KubeletDir, m.options.Dir.LinkNode(m.options.KubeletDir)
+}
+
+// serveAgent serves the agent's port for the API server, and for clients that the API authorizes.
+func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, listener net.Listener, address net.IP) error {
+	names := pki.Names{DNS: []string{m.options.Name}, IPs: []net.IP{address}}
+	keys := m.api.Keys
+	serving, err := keys.Keep(func() (*pki.Pair, error) { return keys.NodeServing(m.options.Name, names) }, nil)
+	if err != nil {
+		return err
+	}
+	clients := x509.NewCertPool()
+	clients.AddCert(keys.Cluster.Certificate)
+	server := serve.New(serve.Options{
+		Node: m.options.Name, Lookup: agent.Lookup(), Runtime: agent.Runtime(), Stats: agent.Stats, Clock: m.options.Clock,
+		ClientCAs: clients, Users: []string{kubeletClientUser}, Reviews: client,
+	})
+	config := serve.TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.TLS(), nil })
+	m.parts.Start("node server", func(ctx context.Context) error { return server.Serve(ctx, listener, config) })
+	return nil
+}
+
+// awaitNode waits until the Node object is ready. After a while it notifies the user of the
+// reason: a runtime without network, for example, does not recover by itself.
+func (m *Machine) awaitNode(ctx context.Context, client kubernetes.Interface, ready <-chan struct{}) error {
+	const patience = 10 * time.Second
+	ticker := m.options.Clock.NewTicker(patience)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ready:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C():
+			m.notice(whyNotReady(ctx, client, m.options.Name))
+		}
+	}
+}
+
+// whyNotReady returns a message about what a node waits for.
+func whyNotReady(ctx context.Context, client kubernetes.Interface, name string) string {
+	waiting := fmt.Sprintf("waiting for node %s: ", name)
+	n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return waiting + err.Error()
+	}
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == v1.NodeReady {
+			return waiting + condition.Message
+		}
+	}
+	return waiting + "it has not reported yet"
+}
+
+// await waits for a channel to be closed.
+func await(ctx context.Context, ready <-chan struct{}) error {
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

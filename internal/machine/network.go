@@ -1,0 +1,103 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kindred-project/kindred/internal/containerd"
+	"github.com/kindred-project/kindred/internal/network"
+	"github.com/kindred-project/kindred/internal/node/simulated"
+	"github.com/kindred-project/kindred/internal/part"
+)
+
+// startNetwork starts the part that routes Services and applies NetworkPolicies on this machine. It returns nil,
+// after a notice, if the machine cannot change nftables rules.
+func (m *Machine) startNetwork(ctx context.Context) (*network.Network, error) {
+	events, err := part.Recorder(m.parts.Context(), m.api.ConfigFor(proxyUser), part.ProxyAgent)
+	if err != nil {
+		return nil, err
+	}
+	clusterPolicies, err := m.clusterPolicies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	options := network.Options{
+		Node: m.options.Name, Table: serviceTable(m.names), Bridge: m.bridge.Bridge, PodRanges: m.bridge.PodCIDRs,
+		Clusters: containerd.Bridges, Pools: m.options.LoadBalancerPools, Simulated: simulated.Key,
+		Informers: m.api.Informers, ClusterPolicies: clusterPolicies, Events: events, Clock: m.options.Clock,
+	}
+	if m.bridge.Bridge != "" {
+		options.PodNetwork = m.bridge
+	}
+	n, err := network.New(options)
+	if err != nil {
+		m.notice(fmt.Sprintf("Services are not routed on this node and NetworkPolicies are not applied: %v; apt-get install nftables, run as root", err))
+		return nil, nil
+	}
+	if m.bridge.Bridge != "" && !containerd.FiltersBridged() {
+		m.notice("the kernel has no br_netfilter: between two pods of this node, Services do not work and NetworkPolicies do not apply; modprobe br_netfilter")
+	}
+	m.warnOfFirewalls(ctx)
+	m.api.StartInformers()
+	if clusterPolicies != nil {
+		m.parts.Start("cluster network policies", func(ctx context.Context) error {
+			clusterPolicies.RunWithContext(ctx)
+			return nil
+		})
+	}
+	m.parts.Start("network", n.Run)
+	return n, nil
+}
+
+// warnOfFirewalls gives a notice of each firewall of the machine that may drop packets of pods.
+func (m *Machine) warnOfFirewalls(ctx context.Context) {
+	if m.bridge.Bridge == "" {
+		return
+	}
+	remedies, err := Firewalls(ctx, m.names)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The machine's firewall is not examined")
+	}
+	for _, remedy := range remedies {
+		m.notice(remedy)
+	}
+}
+
+// Firewalls returns messages about firewalls of the machine that may drop packets of pods.
+func Firewalls(ctx context.Context, n containerd.Names) ([]string, error) {
+	found, err := network.Firewalls(ctx, n.Bridge)
+	var remedies []string
+	for _, f := range found {
+		remedies = append(remedies, f.Remedy())
+	}
+	return remedies, err
+}
+
+// serviceTable returns the name of a data directory's nftables table.
+func serviceTable(n containerd.Names) string { return "kindred-" + n.ID }
+
+// RemoveNetwork removes what routes Services from the machine.
+func RemoveNetwork(ctx context.Context, n containerd.Names) error {
+	return network.Remove(ctx, serviceTable(n), n.Bridge)
+}
+
+// apiForPods returns the address of the API for pods if they do not reach it by its Service: if Services are not
+// routed, or if another cluster on the machine has the same range and gets what the machine sends to it, which is
+// also where pods in the machine's network are.
+func (m *Machine) apiForPods(services *network.Network) (netip.AddrPort, error) {
+	if services == nil {
+		return m.api.Address, nil
+	}
+	taken, err := services.Taken(m.options.ServiceCIDRs[0])
+	if err != nil || !taken {
+		return netip.AddrPort{}, err
+	}
+	m.notice(fmt.Sprintf("this machine routes %s elsewhere, probably to another cluster: the Services of this one can be reached from pods and by node ports, but not from the machine itself; another --service-cidr in a new data directory avoids that", m.options.ServiceCIDRs[0]))
+	return m.api.Address, nil
+}
