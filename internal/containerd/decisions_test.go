@@ -23,7 +23,7 @@ func TestNamesAreUsable(t *testing.T) {
 	if len(n.Bridge) > 15 {
 		t.Errorf("%q is too long for an interface name", n.Bridge)
 	}
-	for _, chain := range []string{chains1(n), chains2(n)} {
+	for _, chain := range []string{chains1(n), chains2(n), peersChain(n)} {
 		if len(chain) > 28 {
 			t.Errorf("%q is too long for a chain's name", chain)
 		}

@@ -12,14 +12,18 @@ import (
 	"strings"
 )
 
-// The firewall rules of a pod network are in two chains of its own, so that they can be replaced and removed as a
+// The firewall rules of a pod network are in chains of its own, so that they can be replaced and removed as a
 // whole. They are iptables rules, not nft, because other software of the machine filters there: Docker sets
 // the policy of FORWARD to DROP.
 
-// chains returns the names of the two chains of a data directory. Chain names have at most 28 bytes.
+// chains returns the names of the chains of a data directory to which built-in chains jump. Chain names have at most 28
+// bytes.
 func chains(n Names) (masquerade, forward string) {
 	return "KINDRED-" + n.ID + "-MASQ", "KINDRED-" + n.ID + "-FWD"
 }
+
+// peersChain returns the name of the chain that accepts packets to the pods of other nodes before they are masqueraded.
+func peersChain(n Names) string { return "KINDRED-" + n.ID + "-PEERS" }
 
 // jump is a rule in a built-in chain that jumps to a chain of the data directory.
 type jump struct{ table, from, to string }
@@ -57,12 +61,16 @@ func ensureFirewall(ctx context.Context, n Names, pods []netip.Prefix) error {
 
 func (f family) ensure(ctx context.Context, n Names, pods netip.Prefix) error {
 	masquerade, forward := chains(n)
+	// An existing chain keeps its rules: a restart does not change the addresses that other nodes see. If it cannot be
+	// created, the rule below that jumps to it fails.
+	_ = run(ctx, "", f.iptables, "--wait", "-t", "nat", "-N", peersChain(n))
 	// With --noflush, declaring a chain creates or flushes it. The input is one transaction.
 	rules := fmt.Sprintf(`*nat
 :%[1]s - [0:0]
 -A %[1]s ! -s %[4]s -j RETURN
 -A %[1]s -d %[4]s -j RETURN
 -A %[1]s -d %[5]s -j RETURN
+-A %[1]s -j %[6]s
 -A %[1]s -j MASQUERADE
 COMMIT
 *filter
@@ -70,7 +78,7 @@ COMMIT
 -A %[2]s -i %[3]s -j ACCEPT
 -A %[2]s -o %[3]s -j ACCEPT
 COMMIT
-`, masquerade, forward, n.Bridge, pods, f.multicast)
+`, masquerade, forward, n.Bridge, pods, f.multicast, peersChain(n))
 	if err := run(ctx, rules, f.restore, "--noflush", "--wait"); err != nil {
 		return err
 	}
@@ -83,6 +91,19 @@ COMMIT
 		}
 	}
 	return nil
+}
+
+// keepSources replaces the rules of the chain of peers.
+func (f family) keepSources(ctx context.Context, n Names, ranges []netip.Prefix) error {
+	var rules strings.Builder
+	fmt.Fprintf(&rules, "*nat\n:%s - [0:0]\n", peersChain(n))
+	for _, r := range ranges {
+		if familyOf(r) == f {
+			fmt.Fprintf(&rules, "-A %s -d %s -j ACCEPT\n", peersChain(n), r)
+		}
+	}
+	rules.WriteString("COMMIT\n")
+	return run(ctx, rules.String(), f.restore, "--noflush", "--wait")
 }
 
 func (f family) has(ctx context.Context, j jump) bool {
@@ -107,6 +128,8 @@ func removeFirewall(ctx context.Context, n Names) {
 			_ = run(ctx, "", f.iptables, "--wait", "-t", j.table, "-F", j.to)
 			_ = run(ctx, "", f.iptables, "--wait", "-t", j.table, "-X", j.to)
 		}
+		_ = run(ctx, "", f.iptables, "--wait", "-t", "nat", "-F", peersChain(n))
+		_ = run(ctx, "", f.iptables, "--wait", "-t", "nat", "-X", peersChain(n))
 	}
 }
 

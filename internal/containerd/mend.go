@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -64,6 +65,17 @@ func (n Network) EnsureFirewall(ctx context.Context) (restored bool, err error) 
 		}
 	}
 	return false, nil
+}
+
+// KeepSources makes the firewall not masquerade packets from pods to the ranges, which are those of other nodes' pods.
+// They replace earlier ones, and stay when the process ends.
+func (n Network) KeepSources(ctx context.Context, ranges []netip.Prefix) error {
+	for _, p := range n.PodCIDRs {
+		if err := familyOf(p).keepSources(ctx, n.names, ranges); err != nil {
+			return fmt.Errorf("writing the pod network's firewall rules: %w", err)
+		}
+	}
+	return nil
 }
 
 // connectPods connects the pods that run to the bridge, as the CNI bridge plugin did when they started.

@@ -74,7 +74,7 @@ func (n *Network) elected() []netip.Addr {
 	nodes, _ := n.options.Informers.Core().V1().Nodes().Lister().List(labels.Everything()) // from the cache
 	var candidates []string
 	for _, node := range nodes {
-		if _, simulated := node.Labels[n.options.Simulated]; !simulated && announces(node) {
+		if !n.simulated(node) && announces(node) {
 			candidates = append(candidates, node.Name)
 		}
 	}

@@ -35,6 +35,9 @@ func (n *Network) mend(ctx context.Context) {
 func (n *Network) mendRules(ctx context.Context, done func(part string, was bool, err error)) {
 	if n.options.PodNetwork != nil {
 		was, err := n.options.PodNetwork.EnsureFirewall(ctx)
+		if was {
+			n.peers.written = false
+		}
 		done("the rules that accept and masquerade packets of pods", was, err)
 	}
 	n.watching.check(func() bool {

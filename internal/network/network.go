@@ -56,13 +56,16 @@ type Options struct {
 	Clock           clock.WithTicker
 }
 
-// PodNetwork restores the network of a node's pods.
+// PodNetwork is the network of a node's pods.
 type PodNetwork interface {
 	// EnsureBridge restores the bridge, and reports whether it had to.
 	EnsureBridge() (restored bool, err error)
 	// EnsureFirewall restores the rules by which the host's firewall accepts packets of pods, and reports whether it
 	// had to.
 	EnsureFirewall(ctx context.Context) (restored bool, err error)
+	// KeepSources makes the host's firewall not translate the source addresses of packets from pods to the ranges, which
+	// replace earlier ones.
+	KeepSources(ctx context.Context, ranges []netip.Prefix) error
 }
 
 // Network routes the traffic of one node to Services, and restricts that of its pods by NetworkPolicies.
@@ -83,6 +86,7 @@ type Network struct {
 	// balancers are the Services of the type LoadBalancer that have an address.
 	balancers map[string]*v1.Service
 	ranges    []netip.Prefix
+	peers     peers
 	watching  watched
 	unmended  unmended
 	sctp      withoutSCTP
@@ -154,6 +158,7 @@ func (n *Network) Run(ctx context.Context) error {
 		}
 		n.compile(ctx, n.inbox.take())
 		n.announce()
+		n.keepSources(ctx)
 		err := n.write(ctx)
 		if ctx.Err() != nil {
 			return nil

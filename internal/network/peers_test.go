@@ -1,0 +1,68 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+// podNetwork records the calls of KeepSources.
+type podNetwork struct {
+	PodNetwork
+	kept [][]string
+	err  error
+}
+
+func (p *podNetwork) KeepSources(_ context.Context, ranges []netip.Prefix) error {
+	kept := []string{}
+	for _, r := range ranges {
+		kept = append(kept, r.String())
+	}
+	p.kept = append(p.kept, kept)
+	return p.err
+}
+
+// TestKeepSources: the firewall gets the ranges of the other nodes that run containers, once for each change, and again
+// after a failure or a loss of its rules.
+func TestKeepSources(t *testing.T) {
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	nodes := f.Core().V1().Nodes().Informer().GetIndexer()
+	pods := &podNetwork{}
+	n := &Network{options: Options{Node: "here", Simulated: "simulated", Informers: f, PodNetwork: pods}, unmended: unmended{}}
+	put := func(name string, labels map[string]string, ranges ...string) {
+		_ = nodes.Add(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: v1.NodeSpec{PodCIDRs: ranges}})
+	}
+	step := func(when string, want ...[]string) {
+		t.Helper()
+		pods.kept = nil
+		n.keepSources(t.Context())
+		if diff := cmp.Diff(want, pods.kept); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	put("here", nil, "10.244.0.0/24")
+	step("alone: what an earlier process wrote is replaced", []string{})
+	step("no change")
+	put("simulated", map[string]string{"simulated": ""}, "10.244.9.0/24")
+	put("b", nil, "10.244.2.0/24", "fd00:2::/64")
+	put("a", nil, "10.244.1.7/24", "not a range")
+	step("two nodes", []string{"10.244.1.0/24", "10.244.2.0/24", "fd00:2::/64"})
+	step("no change")
+	_ = nodes.Delete(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	pods.err = errors.New("no iptables")
+	step("a failure", []string{"10.244.2.0/24", "fd00:2::/64"})
+	pods.err = nil
+	step("the next attempt", []string{"10.244.2.0/24", "fd00:2::/64"})
+	n.peers.written = false
+	step("rules were restored", []string{"10.244.2.0/24", "fd00:2::/64"})
+}
