@@ -21,7 +21,7 @@ var binaries = []struct{ name, pkg string }{
 }
 
 // cniPlugins are the network plugins of the pod network.
-var cniPlugins = []string{"bridge", "host-local", "loopback", "portmap"}
+var cniPlugins = []string{"bridge", "host-local", "loopback"}
 
 // cniDirs are the directories where distributions install network plugins.
 var cniDirs = []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"}

@@ -217,7 +217,7 @@ func TestHowToGet(t *testing.T) {
 	tests := map[string][]string{
 		"":                                nil,
 		"apt-get install containerd runc": {"containerd", "containerd-shim-runc-v2", "runc"},
-		"apt-get install containernetworking-plugins": {"CNI plugin bridge", "CNI plugin portmap"},
+		"apt-get install containernetworking-plugins": {"CNI plugin bridge", "CNI plugin host-local"},
 		"apt-get install iptables, then run as root":  {"root", "iptables", "iptables-restore"},
 		"run as root": {"root"},
 	}

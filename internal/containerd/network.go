@@ -221,7 +221,7 @@ func (o NetworkOptions) conflist() string {
 	return filepath.Join(confDir(o.Dir), "10-kindred.conflist")
 }
 
-// writeConflist writes the CNI configuration. The plugin does not masquerade, because it would add a chain for
+// writeConflist writes the CNI configuration. There is no plugin for host ports, which are in the table of Services. The plugin bridge does not masquerade, because it would add a chain for
 // every pod. ensureFirewall has one rule for the whole range.
 func (o NetworkOptions) writeConflist(n Network) error {
 	var subnets [][]map[string]string
@@ -245,10 +245,6 @@ func (o NetworkOptions) writeConflist(n Network) error {
 					"ranges":  subnets,
 					"routes":  routes,
 				},
-			},
-			{
-				"type":         "portmap",
-				"capabilities": map[string]bool{"portMappings": true},
 			},
 		},
 	}

@@ -14,7 +14,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
@@ -96,28 +95,28 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 	if err != nil {
 		return nil, err
 	}
-	var awaitPolicies func(context.Context, types.UID, netip.Addr) error
+	var awaitNetwork func(context.Context, *v1.Pod, netip.Addr) error
 	if services != nil {
-		awaitPolicies = services.AwaitPolicies
+		awaitNetwork = services.AwaitPod
 	}
 	return node.New(node.Options{
-		Name:          m.options.Name,
-		Client:        client,
-		Endpoint:      m.endpoint,
-		RootDir:       root,
-		LoopFiles:     m.options.Dir.Volumes(),
-		Owner:         m.names.ID,
-		CgroupParent:  m.names.PodCgroup,
-		IPs:           m.addresses(),
-		ExternalIPs:   m.externalIPs,
-		ServePort:     int32(port),
-		API:           apiForPods,
-		ClusterDNS:    clusterDNS,
-		ResolvConf:    resolvConf(),
-		PodCIDRs:      m.bridge.Ranges(),
-		Version:       part.KubernetesVersion(),
-		AwaitPolicies: awaitPolicies,
-		Clock:         m.options.Clock,
+		Name:         m.options.Name,
+		Client:       client,
+		Endpoint:     m.endpoint,
+		RootDir:      root,
+		LoopFiles:    m.options.Dir.Volumes(),
+		Owner:        m.names.ID,
+		CgroupParent: m.names.PodCgroup,
+		IPs:          m.addresses(),
+		ExternalIPs:  m.externalIPs,
+		ServePort:    int32(port),
+		API:          apiForPods,
+		ClusterDNS:   clusterDNS,
+		ResolvConf:   resolvConf(),
+		PodCIDRs:     m.bridge.Ranges(),
+		Version:      part.KubernetesVersion(),
+		AwaitPod:     awaitNetwork,
+		Clock:        m.options.Clock,
 	})
 }
 

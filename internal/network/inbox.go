@@ -13,6 +13,8 @@ import (
 type changes struct {
 	// services are keys, namespace and name, of Services that changed themselves or whose slices changed.
 	services map[string]bool
+	// hostPorts are keys of pods of this node that have host ports.
+	hostPorts map[string]bool
 	// surroundings is set when the node or the ranges of Services changed.
 	surroundings bool
 	// policies are the changes of objects that NetworkPolicies depend on, in order.
@@ -29,12 +31,20 @@ type inbox struct {
 	wake chan struct{}
 }
 
+func noChanges() *changes {
+	return &changes{services: map[string]bool{}, hostPorts: map[string]bool{}}
+}
+
 func newInbox() inbox {
-	return inbox{mutex: new(sync.Mutex), changes: &changes{services: map[string]bool{}}, wake: make(chan struct{}, 1)}
+	return inbox{mutex: new(sync.Mutex), changes: noChanges(), wake: make(chan struct{}, 1)}
 }
 
 func (i inbox) service(key string) {
 	i.note(func(c *changes) { c.services[key] = true })
+}
+
+func (i inbox) hostPorts(key string) {
+	i.note(func(c *changes) { c.hostPorts[key] = true })
 }
 
 func (i inbox) surroundings() {
@@ -77,6 +87,6 @@ func (i inbox) take() changes {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
 	taken := *i.changes
-	*i.changes = changes{services: map[string]bool{}}
+	*i.changes = *noChanges()
 	return taken
 }

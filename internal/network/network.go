@@ -16,13 +16,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/network/hostport"
 	"github.com/kindred-project/kindred/internal/network/nft"
 	"github.com/kindred-project/kindred/internal/network/policy"
 	"github.com/kindred-project/kindred/internal/network/service"
@@ -74,6 +74,8 @@ type Network struct {
 	table    *nft.Table
 	policies *policy.Compiler
 	gate     *policy.Gate
+	// hostPorts are those of the pods on Bridge.
+	hostPorts hostPorts
 	// datagrams are those of the Services whose rules are to be written.
 	datagrams []service.Datagrams
 	health    healthChecks
@@ -108,8 +110,8 @@ func New(o Options) (*Network, error) {
 	n := &Network{
 		options: o, table: table, ready: make(chan struct{}),
 		inbox: newInbox(), balancers: map[string]*v1.Service{}, unmended: unmended{},
-		sctp:     withoutSCTP{lacks: sync.OnceValue(lacksSCTP), told: map[string]bool{}},
-		gate:     policy.NewGate(),
+		sctp: withoutSCTP{lacks: sync.OnceValue(lacksSCTP), told: map[string]bool{}},
+		gate: policy.NewGate(), hostPorts: newHostPorts(),
 		policies: policy.New(policy.Options{Node: o.Node, PodRanges: o.PodRanges}),
 		routes:   routes{link: servicesLink(o.Bridge), bridge: o.Bridge, pods: o.PodRanges},
 	}
@@ -130,6 +132,7 @@ func (n *Network) base() nft.Fragment {
 	}
 	base := service.Base(config)
 	base.Add(policy.Base())
+	base.Add(hostport.Base())
 	return base
 }
 
@@ -164,6 +167,9 @@ func (n *Network) Run(ctx context.Context) error {
 			return nil
 		}
 		n.letPodsStart(err == nil)
+		if err == nil {
+			n.hostPorts.written()
+		}
 		if err != nil {
 			klog.ErrorS(err, "Writing the rules of Services; they are tried again in a second")
 			retry.Reset(time.Second)
@@ -198,7 +204,7 @@ func (n *Network) compile(ctx context.Context, changed changes) {
 		if len(svc.Status.LoadBalancer.Ingress) > 0 {
 			n.balancers[key] = svc
 		}
-		n.checkSCTP(key, svc)
+		n.checkSCTP(key, svc, usesSCTP(svc))
 		endpointSlices := n.slicesOf(key)
 		n.table.Put(key, service.Rules(svc, endpointSlices, n.node))
 		n.health.set(ctx, key, svc, endpointSlices, n.node)
@@ -207,13 +213,22 @@ func (n *Network) compile(ctx context.Context, changed changes) {
 	for _, change := range changed.policies {
 		change(n.policies)
 	}
+	for key := range changed.hostPorts {
+		n.compileHostPorts(key)
+	}
 	n.putPolicies()
 }
 
-// AwaitPolicies returns when the policies of a pod of this node are in force for an address. It returns at once if the
-// cluster has no policies. Its error is the cause with which the context ended.
-func (n *Network) AwaitPolicies(ctx context.Context, pod types.UID, address netip.Addr) error {
-	return n.gate.Wait(ctx, policy.Member{Pod: pod, Address: address})
+// AwaitPod returns when the policies and the host ports of a pod of this node are in force for an address. It returns at
+// once if the cluster has no policies and the pod no host ports. Its error is the cause with which the context ended.
+func (n *Network) AwaitPod(ctx context.Context, pod *v1.Pod, address netip.Addr) error {
+	member := policy.Member{Pod: pod.UID, Address: address}
+	if n.options.Bridge != "" && hostport.Wanted(pod) {
+		if err := n.hostPorts.gate.Wait(ctx, member); err != nil {
+			return err
+		}
+	}
+	return n.gate.Wait(ctx, member)
 }
 
 // letPodsStart ends the wait of pods whose policies are in force, if the last write succeeded, and of all pods if
@@ -293,6 +308,7 @@ func (n *Network) write(ctx context.Context) error {
 	for _, r := range refused {
 		klog.ErrorS(r.Err, "The kernel refuses rules", "source", r.Source)
 		n.reportPolicies(r, n.policies.Refused(r.Source))
+		n.refusedHostPorts(r.Source, r.Err)
 		n.report(r)
 	}
 	n.putPolicies()
@@ -302,7 +318,8 @@ func (n *Network) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := forgetStale(n.datagrams); err != nil {
+	ofPods, err := n.hostPorts.datagrams()
+	if err := errors.Join(err, forgetStale(append(n.datagrams, ofPods...))); err != nil {
 		klog.ErrorS(err, "Clients of UDP ports may be sent to endpoints that are gone, until they pause")
 	}
 	n.datagrams = nil

@@ -17,6 +17,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
@@ -33,6 +34,13 @@ const table = "kindred-test"
 // start runs the network of a node with one pod that serves on port 8080, and its Services 10.96.0.1:80 and
 // [fd00:96::1]:80.
 func start(t *testing.T, pools ...netip.Prefix) (*fake.Clientset, *Network, *record.FakeRecorder) {
+	t.Helper()
+	client, n, events, _ := startOnBridge(t, pools...)
+	return client, n, events
+}
+
+// startOnBridge is start, and returns the bridge of the node's pods as well.
+func startOnBridge(t *testing.T, pools ...netip.Prefix) (*fake.Clientset, *Network, *record.FakeRecorder, *netns.Bridge) {
 	t.Helper()
 	pods := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24"), netip.MustParsePrefix("fd00:244::/64")}
 	bridge := netns.NewBridge(t, "kin-test", pods...)
@@ -76,7 +84,7 @@ func start(t *testing.T, pools ...netip.Prefix) (*fake.Clientset, *Network, *rec
 		}
 	})
 	<-n.Ready()
-	return client, n, events
+	return client, n, events, bridge
 }
 
 // newSlice returns the endpoints of a Service: port 8080 of an address.
@@ -172,6 +180,8 @@ func TestRefusedServiceGetsAnEvent(t *testing.T) {
 	eventually(t, "10.96.0.1:80", true)
 }
 
+func podWith(uid types.UID) *v1.Pod { return &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}} }
+
 // TestPodAwaitsPolicies: once there is a policy, a pod waits until the kernel has its address.
 func TestPodAwaitsPolicies(t *testing.T) {
 	client, n, _ := start(t)
@@ -180,7 +190,7 @@ func TestPodAwaitsPolicies(t *testing.T) {
 	waits := func() bool {
 		now, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 		defer cancel()
-		return n.AwaitPolicies(now, "uid", address) != nil
+		return n.AwaitPod(now, podWith("uid"), address) != nil
 	}
 	if waits() {
 		t.Error("a pod waits although there are no policies")
@@ -201,7 +211,7 @@ func TestPodAwaitsPolicies(t *testing.T) {
 	}
 	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := n.AwaitPolicies(limited, "uid", address); err != nil {
+	if err := n.AwaitPod(limited, podWith("uid"), address); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("nft", "get", "element", "inet", table, "known4", "{ "+address.String()+" }").CombinedOutput(); err != nil {
@@ -210,7 +220,7 @@ func TestPodAwaitsPolicies(t *testing.T) {
 	if err := policies.Delete(ctx, "deny", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.AwaitPolicies(limited, "another", address); err != nil {
+	if err := n.AwaitPod(limited, podWith("another"), address); err != nil {
 		t.Errorf("without policies again: %v", err)
 	}
 }

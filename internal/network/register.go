@@ -40,6 +40,7 @@ func (n *Network) register() error {
 		n.watch(f.Networking().V1().ServiceCIDRs().Informer(), func(any) { n.inbox.surroundings() }),
 		n.registerPolicies(),
 		n.registerClusterPolicies(),
+		n.registerHostPorts(),
 	)
 }
 

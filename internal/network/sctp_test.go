@@ -31,7 +31,7 @@ func TestSCTPEvents(t *testing.T) {
 			n := &Network{options: Options{Node: "here", Events: events}}
 			n.sctp = withoutSCTP{lacks: func() string { return tt.lacks }, told: map[string]bool{}}
 			for _, svc := range tt.seen {
-				n.checkSCTP("ns/sctp", svc)
+				n.checkSCTP("ns/sctp", svc, usesSCTP(svc))
 			}
 			if got := len(events.Events); got != tt.want {
 				t.Fatalf("%d events, want %d", got, tt.want)

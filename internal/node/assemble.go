@@ -92,7 +92,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Handlers:       pod.Hooks{Runtime: a.runtime, Clock: o.Clock},
 		Cgroups:        a.cgroups,
 		RuntimeHandler: a.runtimeHandler,
-		AwaitPolicies:  o.AwaitPolicies,
+		AwaitPod:       o.AwaitPod,
 	}
 	clean = func(keep func(types.UID) bool) {
 		for _, remove := range []func(context.Context, func(types.UID) bool) error{a.claims.RemoveOrphans, volumes.RemoveOrphans} {

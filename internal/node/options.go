@@ -10,7 +10,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/version"
@@ -53,9 +52,9 @@ type Options struct {
 	ResolvConf string
 	// PodCIDRs are the node's pod ranges, which a new Node object gets.
 	PodCIDRs []string
-	// AwaitPolicies returns when the NetworkPolicies of a pod are in force for one of its addresses, which the API has.
+	// AwaitPod returns when the NetworkPolicies and host ports of a pod are in force for one of its addresses, which the API has.
 	// Containers are started after that. If it is nil, or the pod is in the node's network, they start at once.
-	AwaitPolicies func(ctx context.Context, pod types.UID, address netip.Addr) error
+	AwaitPod func(ctx context.Context, pod *v1.Pod, address netip.Addr) error
 	// Labels are set on the Node object at each start of the agent, Taints only when it is created.
 	Labels map[string]string
 	Taints []v1.Taint

@@ -17,7 +17,7 @@ type Member struct {
 	Address netip.Addr
 }
 
-// Gate lets the start of a pod wait until its policies are in force.
+// Gate lets the start of a pod wait until its policies, or other rules of it, are in force.
 type Gate struct {
 	mutex sync.Mutex
 	// open is set while the cluster has no policies.

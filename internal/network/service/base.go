@@ -25,11 +25,11 @@ type Config struct {
 	PodRanges, ServiceRanges []netip.Prefix
 }
 
-// The bit of the mark that asks for masquerading is the one that upstream uses by default.
-const (
-	markForMasquerade = "meta mark set meta mark or 0x4000"
-	unmark            = "meta mark set meta mark and 0xffffbfff"
-)
+// MarkForMasquerade is the statement that makes the chains of [Base] masquerade a packet. The bit of the mark is the one
+// that upstream uses by default.
+const MarkForMasquerade = "meta mark set meta mark or 0x4000"
+
+const unmark = "meta mark set meta mark and 0xffffbfff"
 
 // Base returns the chains, sets and maps that the rules of all Services need.
 func Base(c Config) nft.Fragment {
@@ -105,7 +105,7 @@ func (c Config) others(name string) []string {
 func (c Config) addTranslation(base *nft.Fragment) {
 	fromPods := both("%[1]s saddr @pod-ranges%[2]s jump internal")
 	// Other machines may route ClusterIPs here; the endpoint's answers must come back the same way.
-	fromOutside := both("%[1]s saddr != @pod-ranges%[2]s %[1]s daddr @cluster-ips%[2]s " + markForMasquerade)
+	fromOutside := both("%[1]s saddr != @pod-ranges%[2]s %[1]s daddr @cluster-ips%[2]s " + MarkForMasquerade)
 	base.AddChain("nat-prerouting", nft.Chain{Hook: &prerouting, Rules: slices.Concat(c.notFromOurs(), fromOutside, fromPods, []string{"jump services"})})
 	base.AddChain("nat-output", nft.Chain{Hook: &output, Rules: slices.Concat(c.notToOurs(), []string{"jump internal", "jump services"})})
 	base.AddChain("services", lookups("entries", "nodeports"))

@@ -235,6 +235,6 @@ func (p portRules) endpoint(at place, kind string, i int) string {
 // masquerading adds a chain that marks packets to be masqueraded before they continue in another chain.
 func (p portRules) masquerading(chain string) string {
 	name := "masquerade-" + chain
-	p.rules.AddChain(name, nft.Chain{Rules: []string{markForMasquerade, "goto " + chain}})
+	p.rules.AddChain(name, nft.Chain{Rules: []string{MarkForMasquerade, "goto " + chain}})
 	return name
 }

@@ -41,6 +41,10 @@ func TestCheck(t *testing.T) {
 			p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80, ContainerPort: 80, HostIP: ip, Protocol: v1.ProtocolTCP}}
 		})
 	}
+	onProtocol := func(p *v1.Pod, protocol v1.Protocol) *v1.Pod {
+		p.Spec.Containers[0].Ports[0].Protocol = protocol
+		return p
+	}
 	// inInit has the port in its init container, not in its app container.
 	inInit := func(p *v1.Pod, policy *v1.ContainerRestartPolicy) *v1.Pod {
 		ports := p.Spec.Containers[0].Ports
@@ -86,6 +90,9 @@ func TestCheck(t *testing.T) {
 		{"port", onPort("127.0.0.1"), []*v1.Pod{onPort("")}, portTaken},
 		{"port of a sidecar", inInit(onPort(""), new(v1.ContainerRestartPolicyAlways)), []*v1.Pod{onPort("")}, portTaken},
 		{"port of an init container", inInit(onPort(""), nil), []*v1.Pod{onPort("")}, nil},
+		{"port of another protocol", onProtocol(onPort("127.0.0.1"), v1.ProtocolUDP), []*v1.Pod{onPort("")}, nil},
+		{"UDP port", onProtocol(onPort("127.0.0.1"), v1.ProtocolUDP), []*v1.Pod{onProtocol(onPort("127.0.0.1"), v1.ProtocolUDP)}, portTaken},
+		{"port on all addresses", onPort("0.0.0.0"), []*v1.Pod{onPort("127.0.0.2")}, portTaken},
 		{"port on another address", onPort("127.0.0.1"), []*v1.Pod{onPort("127.0.0.2")}, nil},
 		{"taint", &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}, nil,
 			&pod.Refusal{Reason: "TaintToleration", Message: "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"}},

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/node/util/sysctl"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/node/environment"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
@@ -84,26 +85,35 @@ func (h Host) identity(pod *v1.Pod) map[string]string {
 	}
 }
 
-// portMappings returns the container ports that have a host port.
+// portMappings returns the host ports that a pod has as long as it runs, which the scheduler reserves: those of containers
+// and sidecars. The runtime's network plugin translates them, if it has one for that.
 func portMappings(pod *v1.Pod) []*runtimeapi.PortMapping {
 	if pod.Spec.HostNetwork {
 		return nil
 	}
 	var mappings []*runtimeapi.PortMapping
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			for _, p := range list[i].Ports {
-				if p.HostPort == 0 {
-					continue
-				}
-				mappings = append(mappings, &runtimeapi.PortMapping{
-					Protocol:      protocols[p.Protocol],
-					ContainerPort: p.ContainerPort,
-					HostPort:      p.HostPort,
-					HostIp:        p.HostIP,
-				})
-			}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; ptr.Deref(c.RestartPolicy, "") == v1.ContainerRestartPolicyAlways {
+			mappings = appendMappings(mappings, c)
 		}
+	}
+	for i := range pod.Spec.Containers {
+		mappings = appendMappings(mappings, &pod.Spec.Containers[i])
+	}
+	return mappings
+}
+
+func appendMappings(mappings []*runtimeapi.PortMapping, c *v1.Container) []*runtimeapi.PortMapping {
+	for _, p := range c.Ports {
+		if p.HostPort == 0 {
+			continue
+		}
+		mappings = append(mappings, &runtimeapi.PortMapping{
+			Protocol:      protocols[p.Protocol],
+			ContainerPort: p.ContainerPort,
+			HostPort:      p.HostPort,
+			HostIp:        p.HostIP,
+		})
 	}
 	return mappings
 }

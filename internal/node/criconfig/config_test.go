@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
@@ -38,6 +39,9 @@ func TestSandboxConfig(t *testing.T) {
 		Sysctls: []v1.Sysctl{{Name: "net.core.somaxconn", Value: "99"}},
 	}
 	pod.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 8080, Protocol: v1.ProtocolUDP, HostIP: "127.0.0.1"}, {ContainerPort: 81}}
+	pod.Spec.InitContainers = append(pod.Spec.InitContainers,
+		v1.Container{Name: "sidecar", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways), Ports: []v1.ContainerPort{{ContainerPort: 82, HostPort: 82}}},
+		v1.Container{Name: "exits", Ports: []v1.ContainerPort{{ContainerPort: 83, HostPort: 83}}})
 	pod.Spec.Containers[0].Resources = v1.ResourceRequirements{
 		Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("250m")},
 		Limits:   v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m"), v1.ResourceMemory: resource.MustParse("64Mi")},
@@ -52,7 +56,10 @@ func TestSandboxConfig(t *testing.T) {
 		Hostname:     "p",
 		LogDirectory: "/node/logs/ns_p_u",
 		DnsConfig:    dns,
-		PortMappings: []*runtimeapi.PortMapping{{Protocol: runtimeapi.Protocol_UDP, ContainerPort: 80, HostPort: 8080, HostIp: "127.0.0.1"}},
+		PortMappings: []*runtimeapi.PortMapping{
+			{ContainerPort: 82, HostPort: 82},
+			{Protocol: runtimeapi.Protocol_UDP, ContainerPort: 80, HostPort: 8080, HostIp: "127.0.0.1"},
+		},
 		Labels: map[string]string{
 			"app": "web", "io.kubernetes.pod.name": "p", "io.kubernetes.pod.namespace": "ns", "io.kubernetes.pod.uid": "u", "kindred.dev/cluster": "me",
 		},

@@ -105,7 +105,7 @@ func (w *Worker) tryStart(ctx context.Context, t task) error {
 		return &startError{reason: reasonCreate, err: err}
 	}
 	w.event(t.pod, t.Container, v1.EventTypeNormal, "Created", "Container created")
-	if err := w.awaitPolicies(ctx, t.pod, sandbox); err != nil {
+	if err := w.awaitNetwork(ctx, t.pod, sandbox); err != nil {
 		return &startError{reason: reasonRun, err: err}
 	}
 	if err := service.StartContainer(uncancelled, id); err != nil {

@@ -51,9 +51,9 @@ type Parts struct {
 	Cgroups     Cgroups
 	// RuntimeHandler returns the runtime handler of a RuntimeClass.
 	RuntimeHandler func(ctx context.Context, class string) (string, error)
-	// AwaitPolicies returns when the NetworkPolicies of a pod are in force for one of its addresses. It is nil if the
-	// node applies none.
-	AwaitPolicies func(ctx context.Context, pod types.UID, address netip.Addr) error
+	// AwaitPod returns when the NetworkPolicies and host ports of a pod are in force for one of its addresses. It is nil
+	// if the node applies none.
+	AwaitPod func(ctx context.Context, pod *v1.Pod, address netip.Addr) error
 }
 
 // Worker runs one pod.

@@ -126,6 +126,8 @@ func TestHostPorts(t *testing.T) {
 		{"default protocol", hostPorts{}, with(hostPort("", "", 80)), pod(hostPort("", "TCP", 80)), []string{taken}},
 		{"other protocol", hostPorts{}, with(hostPort("", "UDP", 80)), pod(hostPort("", "TCP", 80)), []string{""}},
 		{"other port", hostPorts{}, with(hostPort("", "TCP", 81)), pod(hostPort("", "TCP", 80)), []string{""}},
+		{"same address", hostPorts{}, with(hostPort("10.0.0.1", "UDP", 80)), pod(hostPort("10.0.0.1", "UDP", 80)), []string{taken}},
+		{"all addresses, other protocol", hostPorts{}, with(hostPort("", "UDP", 80)), pod(hostPort("10.0.0.1", "TCP", 80)), []string{""}},
 		{"other address", hostPorts{}, with(hostPort("10.0.0.1", "TCP", 80)), pod(hostPort("10.0.0.2", "TCP", 80)), []string{""}},
 		{"all addresses wanted", hostPorts{}, with(hostPort("10.0.0.1", "TCP", 80)), pod(hostPort("0.0.0.0", "TCP", 80)), []string{taken}},
 		{"all addresses taken", hostPorts{}, with(hostPort("", "TCP", 80)), pod(hostPort("10.0.0.2", "TCP", 80)), []string{taken}},

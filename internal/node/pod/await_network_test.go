@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
@@ -19,11 +19,11 @@ import (
 func TestContainerAwaitsPolicies(t *testing.T) {
 	s := newStageTest(t, testPod())
 	var asked []string
-	s.parts.AwaitPolicies = func(_ context.Context, pod types.UID, address netip.Addr) error {
+	s.parts.AwaitPod = func(_ context.Context, pod *v1.Pod, address netip.Addr) error {
 		if slices.Contains(s.cri.took(), "StartContainer c-0") {
 			t.Error("started before")
 		}
-		asked = append(asked, string(pod)+" "+address.String())
+		asked = append(asked, string(pod.UID)+" "+address.String())
 		return nil
 	}
 	s.running()
@@ -35,12 +35,12 @@ func TestContainerAwaitsPolicies(t *testing.T) {
 // TestPoliciesMissing: after the limit, the container is left created, which does not count as a restart.
 func TestPoliciesMissing(t *testing.T) {
 	s := newStageTest(t, testPod())
-	s.parts.AwaitPolicies = func(ctx context.Context, _ types.UID, _ netip.Addr) error {
+	s.parts.AwaitPod = func(ctx context.Context, _ *v1.Pod, _ netip.Addr) error {
 		go func() {
 			for !s.clock.HasWaiters() {
 				time.Sleep(time.Millisecond)
 			}
-			s.clock.Step(policiesLimit)
+			s.clock.Step(networkLimit)
 		}()
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -49,7 +49,7 @@ func TestPoliciesMissing(t *testing.T) {
 	s.do(Action{Kind: StartContainer, Container: "c"})
 	run, _ := s.seen.Latest("c")
 	failure := s.memory.Failures[OfContainer("c")]
-	if run.State != runtime.Created || s.memory.Runs[run.ID].StartFailed || failure.Message != errPoliciesMissing.Error() {
+	if run.State != runtime.Created || s.memory.Runs[run.ID].StartFailed || failure.Message != errNetworkMissing.Error() {
 		t.Errorf("run %+v, memory %+v, failure %+v", run, s.memory.Runs, failure)
 	}
 
@@ -66,7 +66,7 @@ func TestPoliciesMissing(t *testing.T) {
 func TestStopWhileAwaitingPolicies(t *testing.T) {
 	s := newStageTest(t, testPod())
 	ctx, cancel := context.WithCancel(t.Context())
-	s.parts.AwaitPolicies = func(ctx context.Context, _ types.UID, _ netip.Addr) error {
+	s.parts.AwaitPod = func(ctx context.Context, _ *v1.Pod, _ netip.Addr) error {
 		cancel()
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -84,7 +84,7 @@ func TestNoWaitInTheNodesNetwork(t *testing.T) {
 	pod := testPod()
 	pod.Spec.HostNetwork = true
 	s := newStageTest(t, pod)
-	s.parts.AwaitPolicies = func(context.Context, types.UID, netip.Addr) error {
+	s.parts.AwaitPod = func(context.Context, *v1.Pod, netip.Addr) error {
 		t.Error("waits")
 		return nil
 	}
