@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -38,13 +39,19 @@ func (m *Machine) Join(ctx context.Context, api API, parts *part.Group) error {
 		return m.runtimeErr
 	}
 	m.options.Step("container runtime " + m.version)
-	services, err := m.startNetwork(ctx)
+	sockets, dnsErr := m.openDNS(ctx)
+	services, err := m.startNetwork(ctx, sockets.toGuard())
 	if err != nil {
 		return err
 	}
-	clusterDNS, err := m.startDNS(ctx, services != nil)
-	if err != nil {
-		return err
+	clusterDNS, err := m.startDNS(ctx, sockets, services != nil)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	// Other parts do not need DNS.
+	if err := errors.Join(dnsErr, err); err != nil {
+		m.notice(fmt.Sprintf("no cluster DNS: %v", err))
+		clusterDNS = nil
 	}
 	if m.supervise != nil {
 		parts.Start("container runtime", func(ctx context.Context) error {
