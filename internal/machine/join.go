@@ -107,24 +107,29 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 	if services != nil {
 		awaitPolicies = services.AwaitPolicies
 	}
+	var limitBandwidth func(sandbox string, ingress, egress int64) error
+	if m.bridge.Bridge != "" {
+		limitBandwidth = m.bridge.LimitBandwidth
+	}
 	return node.New(node.Options{
-		Name:          m.options.Name,
-		Client:        client,
-		Endpoint:      m.endpoint,
-		RootDir:       root,
-		LoopFiles:     m.options.Dir.Volumes(),
-		Owner:         m.names.ID,
-		CgroupParent:  m.names.PodCgroup,
-		IPs:           m.addresses(),
-		ExternalIPs:   m.externalIPs,
-		ServePort:     int32(port),
-		API:           apiForPods,
-		ClusterDNS:    clusterDNS,
-		ResolvConf:    resolvConf(),
-		PodCIDRs:      m.bridge.Ranges(),
-		Version:       part.KubernetesVersion(),
-		AwaitPolicies: awaitPolicies,
-		Clock:         m.options.Clock,
+		Name:           m.options.Name,
+		Client:         client,
+		Endpoint:       m.endpoint,
+		RootDir:        root,
+		LoopFiles:      m.options.Dir.Volumes(),
+		Owner:          m.names.ID,
+		CgroupParent:   m.names.PodCgroup,
+		IPs:            m.addresses(),
+		ExternalIPs:    m.externalIPs,
+		ServePort:      int32(port),
+		API:            apiForPods,
+		ClusterDNS:     clusterDNS,
+		ResolvConf:     resolvConf(),
+		PodCIDRs:       m.bridge.Ranges(),
+		Version:        part.KubernetesVersion(),
+		AwaitPolicies:  awaitPolicies,
+		LimitBandwidth: limitBandwidth,
+		Clock:          m.options.Clock,
 	})
 }
 
