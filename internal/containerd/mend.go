@@ -96,24 +96,35 @@ func (n Network) connectPods() error {
 	return nil
 }
 
-// connectPod connects the interface of a pod, which is in the result of its plugins. A pod that is gone is ignored.
-func connectPod(bridge netlink.Link, file string) error {
+// cniInterface is an interface in a result of CNI plugins. Sandbox is the path of the network namespace that it is in; ""
+// for the machine's.
+type cniInterface struct{ Name, Mac, Sandbox string }
+
+// interfacesOf returns the interfaces of a pod, given the file with the result of its plugins; none if the pod is gone.
+func interfacesOf(file string) ([]cniInterface, error) {
 	content, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+	var cached struct {
+		Result struct{ Interfaces []cniInterface }
+	}
+	if err := json.Unmarshal(content, &cached); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return cached.Result.Interfaces, nil
+}
+
+// connectPod connects the interface of a pod, given the file with the result of its plugins.
+func connectPod(bridge netlink.Link, file string) error {
+	interfaces, err := interfacesOf(file)
 	if err != nil {
 		return err
 	}
-	var cached struct {
-		Result struct {
-			Interfaces []struct{ Name, Mac, Sandbox string }
-		}
-	}
-	if err := json.Unmarshal(content, &cached); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	for _, i := range cached.Result.Interfaces {
+	for _, i := range interfaces {
 		link, err := netlink.LinkByName(i.Name)
 		// Another interface may have the name by now.
 		if i.Sandbox != "" || err != nil || link.Type() != "veth" || link.Attrs().HardwareAddr.String() != i.Mac {

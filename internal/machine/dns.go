@@ -20,47 +20,78 @@ const clusterDomain = "cluster.local"
 // kubeadm sets up.
 const dnsIndex = 10
 
+// dnsSockets are the open sockets of the DNS server; nil if the node has none.
+type dnsSockets struct {
+	dns.Sockets
+	// guarded is set if they are on an address that other machines reach.
+	guarded bool
+}
+
+// openDNS opens the sockets of the DNS server: on the bridge, or, if the user's runtime has a pod network that is not
+// known here, on the machine's address, where they are reached by the Service only.
+func (m *Machine) openDNS(ctx context.Context) (*dnsSockets, error) {
+	if !m.options.DNS {
+		return nil, nil
+	}
+	address, ok := netip.AddrFromSlice(m.address().To4())
+	if !ok {
+		return nil, fmt.Errorf("this node has no IPv4 address")
+	}
+	guarded, port := m.bridge.Gateway == nil, uint16(dns.Port)
+	if guarded {
+		if address.IsLoopback() {
+			return nil, fmt.Errorf("this machine has no address that pods can reach")
+		}
+		port = 0 // other programs of the machine may want the usual one
+	}
+	sockets, err := dns.Listen(ctx, netip.AddrPortFrom(address, port))
+	if err != nil {
+		return nil, err
+	}
+	return &dnsSockets{sockets, guarded}, nil
+}
+
+// toGuard returns the sockets that are reached by the Service only.
+func (s *dnsSockets) toGuard() []netip.AddrPort {
+	if s == nil || !s.guarded {
+		return nil
+	}
+	return []netip.AddrPort{s.Address()}
+}
+
 // startDNS starts the DNS server of this node, or removes what an earlier one has published, and returns
 // the addresses of DNS servers for pods; none if Services are not routed, because pods reach the servers by
-// their Service. A failure is a notice, because the other parts do not need DNS.
-func (m *Machine) startDNS(ctx context.Context, routed bool) ([]string, error) {
+// their Service.
+func (m *Machine) startDNS(ctx context.Context, sockets *dnsSockets, routed bool) ([]string, error) {
 	client, err := kubernetes.NewForConfig(m.api.ConfigFor(dnsUser))
 	if err != nil {
 		return nil, err
 	}
 	publisher := dns.NewPublisher(client, m.api.Informers, m.options.Clock)
 	address := publisher.ClusterIP(serviceIP(m.options.ServiceCIDRs[0], dnsIndex))
-	switch {
-	case !m.options.DNS:
+	if !address.IsValid() {
+		return nil, fmt.Errorf("the service range %s has no tenth address", m.options.ServiceCIDRs[0])
+	}
+	if sockets != nil && sockets.guarded && !routed {
+		sockets.Close() // they would be open to other machines
+		sockets = nil
+	}
+	if sockets == nil {
 		err = publisher.Withdraw(ctx, m.options.Name)
-	case !address.IsValid():
-		err = fmt.Errorf("the service range %s has no tenth address", m.options.ServiceCIDRs[0])
-	case m.bridge.Gateway != nil: // a runtime of the user's has a pod network that is not known here
-		err = m.serveDNS(ctx, publisher, address)
+	} else {
+		err = m.serveDNS(publisher, address, sockets.Sockets)
 	}
-	if err != nil && ctx.Err() == nil {
-		m.notice(fmt.Sprintf("no cluster DNS: %v", err))
+	if err != nil || !routed {
+		return nil, err
 	}
-	if err != nil || !routed || !address.IsValid() {
-		return nil, ctx.Err()
-	}
-	return []string{address.String()}, ctx.Err()
+	return []string{address.String()}, nil
 }
 
-// serveDNS serves on the pod bridge.
-func (m *Machine) serveDNS(ctx context.Context, publisher *dns.Publisher, clusterIP netip.Addr) error {
-	bridge, ok := netip.AddrFromSlice(m.bridge.Gateway.To4())
-	if !ok {
-		return fmt.Errorf("the pod bridge has no IPv4 address")
-	}
+func (m *Machine) serveDNS(publisher *dns.Publisher, clusterIP netip.Addr, sockets dns.Sockets) error {
 	server, err := dns.New(dns.Options{
 		Informers: m.api.Informers, Domain: clusterDomain, ResolvConf: resolvConf(), Hosts: m.options.DNSHosts,
-		Own: []netip.Addr{bridge, clusterIP}, Clock: m.options.Clock,
+		Own: []netip.Addr{sockets.Address().Addr(), clusterIP}, Clock: m.options.Clock,
 	})
-	if err != nil {
-		return err
-	}
-	sockets, err := dns.Listen(ctx, bridge)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -37,13 +38,19 @@ func (m *Machine) Join(ctx context.Context, api API, parts *part.Group) error {
 		return m.runtimeErr
 	}
 	m.options.Step("container runtime " + m.version)
-	services, err := m.startNetwork(ctx)
+	sockets, dnsErr := m.openDNS(ctx)
+	services, err := m.startNetwork(ctx, sockets.toGuard())
 	if err != nil {
 		return err
 	}
-	clusterDNS, err := m.startDNS(ctx, services != nil)
-	if err != nil {
-		return err
+	clusterDNS, err := m.startDNS(ctx, sockets, services != nil)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	// Other parts do not need DNS.
+	if err := errors.Join(dnsErr, err); err != nil {
+		m.notice(fmt.Sprintf("no cluster DNS: %v", err))
+		clusterDNS = nil
 	}
 	if m.supervise != nil {
 		parts.Start("container runtime", func(ctx context.Context) error {
@@ -99,24 +106,29 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 	if services != nil {
 		awaitNetwork = services.AwaitPod
 	}
+	var limitBandwidth func(sandbox string, ingress, egress int64) error
+	if m.bridge.Bridge != "" {
+		limitBandwidth = m.bridge.LimitBandwidth
+	}
 	return node.New(node.Options{
-		Name:         m.options.Name,
-		Client:       client,
-		Endpoint:     m.endpoint,
-		RootDir:      root,
-		LoopFiles:    m.options.Dir.Volumes(),
-		Owner:        m.names.ID,
-		CgroupParent: m.names.PodCgroup,
-		IPs:          m.addresses(),
-		ExternalIPs:  m.externalIPs,
-		ServePort:    int32(port),
-		API:          apiForPods,
-		ClusterDNS:   clusterDNS,
-		ResolvConf:   resolvConf(),
-		PodCIDRs:     m.bridge.Ranges(),
-		Version:      part.KubernetesVersion(),
-		AwaitPod:     awaitNetwork,
-		Clock:        m.options.Clock,
+		Name:           m.options.Name,
+		Client:         client,
+		Endpoint:       m.endpoint,
+		RootDir:        root,
+		LoopFiles:      m.options.Dir.Volumes(),
+		Owner:          m.names.ID,
+		CgroupParent:   m.names.PodCgroup,
+		IPs:            m.addresses(),
+		ExternalIPs:    m.externalIPs,
+		ServePort:      int32(port),
+		API:            apiForPods,
+		ClusterDNS:     clusterDNS,
+		ResolvConf:     resolvConf(),
+		PodCIDRs:       m.bridge.Ranges(),
+		Version:        part.KubernetesVersion(),
+		AwaitPod:       awaitNetwork,
+		LimitBandwidth: limitBandwidth,
+		Clock:          m.options.Clock,
 	})
 }
 

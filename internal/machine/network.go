@@ -18,7 +18,7 @@ import (
 
 // startNetwork starts the part that routes Services and applies NetworkPolicies on this machine. It returns nil,
 // after a notice, if the machine cannot change nftables rules.
-func (m *Machine) startNetwork(ctx context.Context) (*network.Network, error) {
+func (m *Machine) startNetwork(ctx context.Context, guarded []netip.AddrPort) (*network.Network, error) {
 	events, err := part.Recorder(m.parts.Context(), m.api.ConfigFor(proxyUser), part.ProxyAgent)
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (m *Machine) startNetwork(ctx context.Context) (*network.Network, error) {
 	}
 	options := network.Options{
 		Node: m.options.Name, Table: serviceTable(m.names), Bridge: m.bridge.Bridge, PodRanges: m.bridge.PodCIDRs,
-		Clusters: containerd.Bridges, Pools: m.options.LoadBalancerPools, Simulated: simulated.Key,
+		Guarded: guarded, Clusters: containerd.Bridges, Pools: m.options.LoadBalancerPools, Simulated: simulated.Key,
 		Informers: m.api.Informers, ClusterPolicies: clusterPolicies, Events: events, Clock: m.options.Clock,
 	}
 	if m.bridge.Bridge != "" {

@@ -40,6 +40,8 @@ type Options struct {
 	PodRanges []netip.Prefix
 	// PodNetwork is the network of these pods; nil if Bridge is "".
 	PodNetwork PodNetwork
+	// Guarded are sockets of the machine that are reached by a Service only.
+	Guarded []netip.AddrPort
 	// Clusters matches the names of such interfaces of all clusters on the machine, in nft's syntax.
 	Clusters string
 	// Pools are the ranges of addresses of load balancers that nodes announce; Simulated is the label of nodes that
@@ -126,7 +128,7 @@ func New(o Options) (*Network, error) {
 
 // base returns the rules that those of all Services and policies need.
 func (n *Network) base() nft.Fragment {
-	config := service.Config{PodRanges: n.options.PodRanges, ServiceRanges: outermost(n.ranges)}
+	config := service.Config{PodRanges: n.options.PodRanges, ServiceRanges: outermost(n.ranges), Guarded: n.options.Guarded}
 	if n.options.Bridge != "" {
 		config.Bridge, config.Link, config.Clusters = n.options.Bridge, n.routes.link, n.options.Clusters
 	}

@@ -93,6 +93,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Cgroups:        a.cgroups,
 		RuntimeHandler: a.runtimeHandler,
 		AwaitPod:       o.AwaitPod,
+		LimitBandwidth: o.LimitBandwidth,
 	}
 	clean = func(keep func(types.UID) bool) {
 		for _, remove := range []func(context.Context, func(types.UID) bool) error{a.claims.RemoveOrphans, volumes.RemoveOrphans} {

@@ -55,6 +55,9 @@ type Options struct {
 	// AwaitPod returns when the NetworkPolicies and host ports of a pod are in force for one of its addresses, which the API has.
 	// Containers are started after that. If it is nil, or the pod is in the node's network, they start at once.
 	AwaitPod func(ctx context.Context, pod *v1.Pod, address netip.Addr) error
+	// LimitBandwidth limits what the pod of a sandbox receives and sends, in bits per second; 0 is no limit. If it is nil,
+	// the container runtime decides what the annotations of a pod mean.
+	LimitBandwidth func(sandbox string, ingress, egress int64) error
 	// Labels are set on the Node object at each start of the agent, Taints only when it is created.
 	Labels map[string]string
 	Taints []v1.Taint

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,12 +22,17 @@ type cluster struct {
 	kubeconfig string
 	// load adds images to the node.
 	load func(ctx context.Context, archives []suiteimages.Archive) error
-	// hosts is the directory in which its runtime looks for mirrors of registries.
-	hosts string
+	// hosts are the directories in which its runtimes look for mirrors of registries.
+	hosts []string
+	// mirror is the address of this machine on which such a mirror is reached by all of them.
+	mirror netip.Addr
 	// stop stops the cluster and removes everything that it left on the machine except its logs,
 	// which it returns.
 	stop func() (logs []string, err error)
 }
+
+// loopback is the address of a mirror for runtimes of this machine.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 func files(archives []suiteimages.Archive) []string {
 	var names []string
@@ -41,6 +47,8 @@ func files(archives []suiteimages.Archive) []string {
 type kindred struct {
 	binary, containerd string
 	simulated          int
+	// second is a second real node; nil means that there is none.
+	second *servers.SecondNode
 }
 
 func (k kindred) start(ctx context.Context, dir string) (cluster, error) {
@@ -49,9 +57,41 @@ func (k kindred) start(ctx context.Context, dir string) (cluster, error) {
 		up.Args = []string{"--no-node", "--simulated-nodes", strconv.Itoa(k.simulated)}
 	}
 	server, err := up.Start(ctx, dir)
+	c := k.cluster(ctx, dir, server, err)
+	if err != nil || k.second == nil {
+		return c, err
+	}
+	return k.withSecond(ctx, c, server, dir)
+}
+
+// withSecond starts the second node of a cluster.
+func (k kindred) withSecond(ctx context.Context, first cluster, server *servers.Server, dir string) (cluster, error) {
+	k.second.Kindred, k.second.Env = filepath.Join(dir, "kindred"), k.env()
+	second := filepath.Join(dir, "second")
+	if err := k.second.Start(ctx, server, second); err != nil {
+		return first, err
+	}
+	both := first
+	both.hosts = append(first.hosts, filepath.Join(k.second.Data(), "containerd", "certs.d"))
+	both.mirror = k.second.HostAddress()
+	both.load = func(ctx context.Context, archives []suiteimages.Archive) error {
+		return errors.Join(first.load(ctx, archives), k.second.Load(ctx, files(archives)))
+	}
+	both.stop = func() ([]string, error) {
+		ended := k.second.CheckRunning()
+		stopped := k.second.Stop(context.WithoutCancel(ctx))
+		logs, err := first.stop()
+		return append(logs, filepath.Join(second, "second-node.log")), errors.Join(ended, stopped, err)
+	}
+	return both, nil
+}
+
+// cluster returns the started cluster; failed is the error of its start.
+func (k kindred) cluster(ctx context.Context, dir string, server *servers.Server, failed error) cluster {
 	return cluster{
 		kubeconfig: filepath.Join(dir, "data", "kubeconfig"),
-		hosts:      filepath.Join(dir, "data", "containerd", "certs.d"),
+		hosts:      []string{filepath.Join(dir, "data", "containerd", "certs.d")},
+		mirror:     loopback,
 		load: func(ctx context.Context, archives []suiteimages.Archive) error {
 			if k.simulated > 0 {
 				return nil // simulated nodes accept every image
@@ -60,14 +100,14 @@ func (k kindred) start(ctx context.Context, dir string) (cluster, error) {
 		},
 		stop: func() ([]string, error) {
 			var ended error
-			if err == nil {
+			if failed == nil {
 				ended = server.CheckRunning()
 				server.Stop()
 			}
 			logs, err := k.keepLogs(dir)
 			return logs, errors.Join(ended, err, k.verb(context.WithoutCancel(ctx), dir, "reset"))
 		},
-	}, err
+	}
 }
 
 func (k kindred) env() []string {

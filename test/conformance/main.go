@@ -29,6 +29,7 @@ type run struct {
 	against     string
 	runtime     string
 	simulated   int
+	two         bool
 	every       bool
 	processes   int
 	repeat      int
@@ -66,6 +67,7 @@ func parse() (*run, error) {
 	flag.StringVar(&r.against, "against", "kindred", "what to test: kindred, or upstream's own control plane and kubelet")
 	flag.StringVar(&r.runtime, "runtime", "built", "the node's containerd: built from its module, or that of the system")
 	flag.IntVar(&r.simulated, "simulated-nodes", 0, "test so many simulated nodes instead of a real one")
+	flag.BoolVar(&r.two, "two-nodes", true, "test two real nodes, the second one in a network namespace; without, one")
 	flag.IntVar(&r.processes, "nodes", 4, "how many specs run at a time")
 	flag.IntVar(&r.repeat, "repeat", 1, "run the specs so many times")
 	flag.BoolVar(&r.record, "record", true, "record the results and rewrite docs/conformance.md; nothing is recorded for the system's runtime or another binary")
@@ -174,7 +176,7 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 	if err := cluster.load(ctx, archives); err != nil {
 		return nil, err
 	}
-	stopMirror, err := mirror(archives, cluster.hosts)
+	stopMirror, err := mirror(archives, cluster.mirror, cluster.hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +218,13 @@ func (r *run) system(ctx context.Context, bin string) (system, error) {
 	if r.against == "upstream" {
 		return buildUpstream(ctx, r.dir, containerd)
 	}
-	return kindred{binary: r.binary, containerd: containerd, simulated: r.simulated}, nil
+	k := kindred{binary: r.binary, containerd: containerd, simulated: r.simulated}
+	if !r.two || r.simulated > 0 {
+		return k, nil
+	}
+	program, err := servers.BuildSecondNode(ctx, filepath.Join(r.dir, "../servers"))
+	k.second = &servers.SecondNode{Binary: program}
+	return k, err
 }
 
 // keep copies the cluster's logs to the directory of reports.

@@ -8,19 +8,20 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 
 	"github.com/kindred-project/kindred/test/conformance/suiteimages"
 )
 
-// mirror serves the images on loopback, for specs with the pull policy Always, and configures the
-// runtime to use it.
-func mirror(archives []suiteimages.Archive, hosts string) (stop func(), err error) {
+// mirror serves the images on an address of this machine, for specs with the pull policy Always, and
+// configures the runtimes to use it. hosts are their directories.
+func mirror(archives []suiteimages.Archive, address netip.Addr, hosts []string) (stop func(), err error) {
 	m, err := suiteimages.NewMirror(archives)
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", netip.AddrPortFrom(address, 0).String())
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -33,9 +34,11 @@ func mirror(archives []suiteimages.Archive, hosts string) (stop func(), err erro
 			fmt.Fprintln(os.Stderr, "the registry of the suite's images:", err)
 		}
 	}
-	if err := suiteimages.WriteHosts(hosts, "http://"+listener.Addr().String()); err != nil {
-		stop()
-		return nil, err
+	for _, dir := range hosts {
+		if err := suiteimages.WriteHosts(dir, "http://"+listener.Addr().String()); err != nil {
+			stop()
+			return nil, err
+		}
 	}
 	return stop, nil
 }

@@ -18,8 +18,8 @@ const pageHead = `<!-- Written by "make conformance" from test/conformance/resul
 
 The latest result of each of upstream's %d conformance specs of Kubernetes %s, which
 ` + "`make conformance`" + ` runs unmodified ([how](../test/conformance/README.md)). *Seen on* is the tested
-commit. *Upstream* is the result of the same spec with upstream's own control plane and kubelet, on
-the same kind of machine (` + "`make conformance AGAINST=upstream`" + `), if it was run there.
+commit. Kindred has two real nodes, the second in a network namespace. *Upstream* is the result of the same spec with upstream's own control plane and kubelet, on
+the same kind of machine and one node (` + "`make conformance AGAINST=upstream`" + `), if it was run there.
 
 `
 

@@ -36,7 +36,8 @@ func (u upstream) start(ctx context.Context, dir string) (cluster, error) {
 	}
 	return cluster{
 		kubeconfig: c.Kubeconfig,
-		hosts:      filepath.Join(dir, "certs.d"),
+		hosts:      []string{filepath.Join(dir, "certs.d")},
+		mirror:     loopback,
 		load: func(ctx context.Context, archives []suiteimages.Archive) error {
 			return c.Load(ctx, files(archives))
 		},

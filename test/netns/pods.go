@@ -199,7 +199,13 @@ func (p *Pod) Do(t *testing.T, do func()) {
 // separated by a space, until the test ends.
 func (p *Pod) Serve(t *testing.T, name string, port int) {
 	t.Helper()
-	tcp, udp := p.listen(t, port)
+	p.ServeAt(t, name, fmt.Sprintf(":%d", port))
+}
+
+// ServeAt is Serve on one address. Answers of UDP have that address in any case.
+func (p *Pod) ServeAt(t *testing.T, name, address string) {
+	t.Helper()
+	tcp, udp := p.listen(t, address)
 	go func() {
 		for {
 			conn, err := tcp.Accept()
@@ -222,15 +228,15 @@ func (p *Pod) Serve(t *testing.T, name string, port int) {
 	}()
 }
 
-// listen opens a port for TCP and UDP until the test ends.
-func (p *Pod) listen(t *testing.T, port int) (tcp net.Listener, udp net.PacketConn) {
+// listen opens an address for TCP and UDP until the test ends.
+func (p *Pod) listen(t *testing.T, address string) (tcp net.Listener, udp net.PacketConn) {
 	t.Helper()
 	p.Do(t, func() {
 		var config net.ListenConfig
 		var err error
-		tcp, err = config.Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port))
+		tcp, err = config.Listen(context.Background(), "tcp", address)
 		must(t, err)
-		udp, err = config.ListenPacket(context.Background(), "udp", fmt.Sprintf(":%d", port))
+		udp, err = config.ListenPacket(context.Background(), "udp", address)
 		must(t, err)
 	})
 	t.Cleanup(func() { _, _ = tcp.Close(), udp.Close() })
@@ -241,7 +247,7 @@ func (p *Pod) listen(t *testing.T, port int) (tcp net.Listener, udp net.PacketCo
 func (p *Pod) Echo(t *testing.T, ports ...int) {
 	t.Helper()
 	for _, port := range ports {
-		tcp, udp := p.listen(t, port)
+		tcp, udp := p.listen(t, fmt.Sprintf(":%d", port))
 		go echoStreams(tcp)
 		go echoPackets(udp)
 	}

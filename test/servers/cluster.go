@@ -344,7 +344,16 @@ func (c *Cluster) nodeReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	node, err := client.CoreV1().Nodes().Get(ctx, c.node.name, metav1.GetOptions{})
+	if err := nodeReady(ctx, client, c.node.name); err != nil {
+		return err
+	}
+	_, err = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+	return err
+}
+
+// nodeReady returns an error until a node is ready.
+func nodeReady(ctx context.Context, client kubernetes.Interface, name string) error {
+	node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -354,8 +363,7 @@ func (c *Cluster) nodeReady(ctx context.Context) error {
 	if !slices.ContainsFunc(node.Status.Conditions, ready) {
 		return fmt.Errorf("node %s is not ready: %v", node.Name, node.Status.Conditions)
 	}
-	_, err = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-	return err
+	return nil
 }
 
 // runtimeService connects to containerd.

@@ -33,7 +33,7 @@ func resolve(t testing.TB, address string, answer dns.HandlerFunc) *resolver {
 	t.Helper()
 	r := &resolver{address: address}
 	ctx, stop := context.WithCancel(context.Background())
-	sockets, err := listenOn(ctx, netip.MustParseAddr(address), usualPort)
+	sockets, err := listenOn(ctx, netip.MustParseAddr(address), Port)
 	if err != nil {
 		t.Skipf("needs root and a free port 53 on %s: %v", address, err)
 	}

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// usualPort is the port of DNS.
-const usualPort = 53
+// Port is the usual port of DNS.
+const Port = 53
 
 // Sockets are the UDP and the TCP socket of a server, on the same port.
 type Sockets struct {
@@ -26,10 +26,10 @@ type Sockets struct {
 	TCP net.Listener
 }
 
-// Listen opens the sockets on an address: on port 53, or on a free port if another program has that one.
-func Listen(ctx context.Context, address netip.Addr) (Sockets, error) {
+// Listen opens the sockets on an address: on its port, or on a free one if the port is 0 or another program has it.
+func Listen(ctx context.Context, at netip.AddrPort) (Sockets, error) {
 	const attempts = 10 // a free UDP port may not be a free TCP port
-	port := usualPort
+	address, port := at.Addr(), int(at.Port())
 	for attempt := 0; ; attempt++ {
 		sockets, err := listenOn(ctx, address, port)
 		if err == nil || attempt == attempts || !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EACCES) {
@@ -53,6 +53,9 @@ func listenOn(ctx context.Context, address netip.Addr, port int) (Sockets, error
 	}
 	return Sockets{udp, tcp}, nil
 }
+
+// Close closes the sockets of a server that does not run.
+func (s Sockets) Close() { _, _ = s.UDP.Close(), s.TCP.Close() }
 
 // Address returns the address and the port.
 func (s Sockets) Address() netip.AddrPort {

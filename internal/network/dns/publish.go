@@ -257,8 +257,8 @@ func (want Published) service() *corev1.Service {
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, ClusterIP: want.ClusterIP.String(),
 			Ports: []corev1.ServicePort{
-				{Name: "dns", Protocol: corev1.ProtocolUDP, Port: usualPort, TargetPort: intstr.FromInt32(usualPort)},
-				{Name: "dns-tcp", Protocol: corev1.ProtocolTCP, Port: usualPort, TargetPort: intstr.FromInt32(usualPort)},
+				{Name: "dns", Protocol: corev1.ProtocolUDP, Port: Port, TargetPort: intstr.FromInt32(Port)},
+				{Name: "dns-tcp", Protocol: corev1.ProtocolTCP, Port: Port, TargetPort: intstr.FromInt32(Port)},
 			},
 		},
 	}

@@ -165,11 +165,12 @@ func TestBadPackets(t *testing.T) {
 // TestListen: if port 53 is taken, the sockets are on another one, both on the same.
 func TestListen(t *testing.T) {
 	address := netip.MustParseAddr("127.0.3.8")
-	first, err := Listen(t.Context(), address)
+	usual := netip.AddrPortFrom(address, Port)
+	first, err := Listen(t.Context(), usual)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := Listen(t.Context(), address)
+	second, err := Listen(t.Context(), usual)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,13 +178,12 @@ func TestListen(t *testing.T) {
 		if port := sockets.TCP.Addr().(*net.TCPAddr).Port; port != int(sockets.Address().Port()) || sockets.Address().Addr() != address {
 			t.Errorf("UDP on %v, TCP on port %d", sockets.Address(), port)
 		}
-		_ = sockets.UDP.Close()
-		_ = sockets.TCP.Close()
+		sockets.Close()
 	}
-	if second.Address().Port() == usualPort || first.Address() == second.Address() {
+	if second.Address().Port() == Port || first.Address() == second.Address() {
 		t.Errorf("%v and %v", first.Address(), second.Address())
 	}
-	if _, err := Listen(t.Context(), netip.MustParseAddr("192.0.2.1")); err == nil {
+	if _, err := Listen(t.Context(), netip.MustParseAddrPort("192.0.2.1:53")); err == nil {
 		t.Error("listens on an address that this machine does not have")
 	}
 }

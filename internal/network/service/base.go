@@ -23,6 +23,8 @@ type Config struct {
 	Clusters string
 	// PodRanges are the ranges of the pods of this node, ServiceRanges those of all ClusterIPs.
 	PodRanges, ServiceRanges []netip.Prefix
+	// Guarded are sockets of the machine that are reached by a Service only, for TCP and UDP.
+	Guarded []netip.AddrPort
 }
 
 // MarkForMasquerade is the statement that makes the chains of [Base] masquerade a packet. The bit of the mark is the one
@@ -132,6 +134,19 @@ func lookups(addresses, ports string) nft.Chain {
 	)}
 }
 
+// guard returns rules that drop packets which did not come by a Service.
+func (c Config) guard() []string {
+	var rules []string
+	for _, socket := range c.Guarded {
+		f := families[0]
+		if socket.Addr().Is6() {
+			f = families[1]
+		}
+		rules = append(rules, fmt.Sprintf("%s daddr %s meta l4proto { 6, 17 } th dport %d ct status ! dnat drop", f.ip, socket.Addr(), socket.Port()))
+	}
+	return rules
+}
+
 // addFilters adds the chains that refuse packets.
 func (c Config) addFilters(base *nft.Fragment) {
 	firewall := []string{"ct state new jump firewall"}
@@ -147,7 +162,7 @@ func (c Config) addFilters(base *nft.Fragment) {
 
 	untranslated := []string{"ct state new jump untranslated"}
 	base.AddChain("filter-forward", nft.Chain{Hook: &filterForward, Rules: append(c.notFromOurs(), untranslated...)})
-	base.AddChain("filter-input", nft.Chain{Hook: &filterInput, Rules: untranslated})
+	base.AddChain("filter-input", nft.Chain{Hook: &filterInput, Rules: append(c.guard(), untranslated...)})
 	base.AddChain("filter-output", nft.Chain{Hook: &filterOutput, Rules: append(c.notToOurs(), untranslated...)})
 	refused := lookups("no-endpoints", "no-endpoint-nodeports")
 	refused.Rules = append(append([]string{"ct status dnat return"}, refused.Rules...), both(

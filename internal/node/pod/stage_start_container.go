@@ -105,6 +105,7 @@ func (w *Worker) tryStart(ctx context.Context, t task) error {
 		return &startError{reason: reasonCreate, err: err}
 	}
 	w.event(t.pod, t.Container, v1.EventTypeNormal, "Created", "Container created")
+	w.limitBandwidth(t.pod, sandbox)
 	if err := w.awaitNetwork(ctx, t.pod, sandbox); err != nil {
 		return &startError{reason: reasonRun, err: err}
 	}

@@ -54,6 +54,9 @@ type Parts struct {
 	// AwaitPod returns when the NetworkPolicies and host ports of a pod are in force for one of its addresses. It is nil
 	// if the node applies none.
 	AwaitPod func(ctx context.Context, pod *v1.Pod, address netip.Addr) error
+	// LimitBandwidth limits what the pod of a sandbox receives and sends, in bits per second; 0 is no limit. It is nil if
+	// the pod network is not Kindred's.
+	LimitBandwidth func(sandbox string, ingress, egress int64) error
 }
 
 // Worker runs one pod.
