@@ -124,6 +124,9 @@ const (
 	// registerRetry is the pause before the Node is registered again.
 	registerRetry = 200 * time.Millisecond
 	connectLimit  = 10 * time.Second
+	// requestLimit is the kubelet's default of runtimeRequestTimeout. A container whose start takes longer has failed, so
+	// that a busy machine must not reach it.
+	requestLimit = 2 * time.Minute
 	// leaveLimit is the time that an agent that stops waits for actions that must finish.
 	leaveLimit = 1500 * time.Millisecond
 )
