@@ -9,15 +9,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/kindred-project/kindred/internal/containerd"
@@ -67,13 +72,40 @@ func newBed(t *testing.T) *bed {
 	if _, err := r.ImportImages(t.Context(), file); err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{T: t, client: fake.NewClientset(), options: Options{
+	b := &bed{T: t, client: versioned(fake.NewClientset()), options: Options{
 		Name: nodeName, Endpoint: r.Endpoint, RootDir: filepath.Join(dir, "node"), Owner: names.ID,
 		CgroupParent: names.PodCgroup, IPs: []string{"127.0.0.1"}, ClusterDNS: []string{"10.0.0.10"}, ClusterDomain: "cluster.local",
 		Version: "v1.37.1",
 	}}
 	b.options.Client = b.client
 	return b
+}
+
+// versioned makes a client give pods resource versions, as an API does. Without them, the agent may take the older of two
+// states of a pod for the newer one, and computes its next patch from that.
+func versioned(client *fake.Clientset) *fake.Clientset {
+	var last atomic.Int64
+	next := func() string { return strconv.FormatInt(last.Add(1), 10) }
+	client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if pod, ok := action.(clienttesting.CreateAction).GetObject().(*v1.Pod); ok {
+			pod.ResourceVersion = next()
+		}
+		return false, nil, nil
+	})
+	var patching sync.Mutex
+	patch := clienttesting.ObjectReaction(client.Tracker())
+	client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patching.Lock()
+		defer patching.Unlock()
+		_, o, err := patch(action)
+		if err != nil {
+			return true, nil, err
+		}
+		pod := o.(*v1.Pod).DeepCopy()
+		pod.ResourceVersion = next()
+		return true, pod, client.Tracker().Update(action.GetResource(), pod, action.GetNamespace())
+	})
+	return client
 }
 
 // start runs an agent until stopped, and waits for its node to be ready.
