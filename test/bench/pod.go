@@ -56,18 +56,11 @@ func nothingBefore(context.Context, kubernetes.Interface) error { return nil }
 // podTimes prepares a cluster, starts and stops real pods, and measures the time from create to Ready and from delete
 // until the API no longer has the pod.
 func podTimes(ctx context.Context, b *bench, prepare func(context.Context, kubernetes.Interface) error) (started, stopped []time.Duration, err error) {
-	archive := filepath.Join(b.scratch, "busybox.tar")
-	if err := images.Busybox(archive, image); err != nil {
-		return nil, nil, err
-	}
-	c, client, err := b.startWithClient(ctx, realNode...)
+	c, client, err := b.startWithNode(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer c.stop()
-	if out, err := c.run("image", "load", archive); err != nil {
-		return nil, nil, fmt.Errorf("load the image: %w: %s", err, out)
-	}
 	if err := prepare(ctx, client); err != nil {
 		return nil, nil, err
 	}
@@ -85,6 +78,23 @@ func podTimes(ctx context.Context, b *bench, prepare func(context.Context, kuber
 		return nil
 	})
 	return started, stopped, err
+}
+
+// startWithNode starts a cluster with a real node that has the image of the pods.
+func (b *bench) startWithNode(ctx context.Context) (*cluster, *kubernetes.Clientset, error) {
+	archive := filepath.Join(b.scratch, "busybox.tar")
+	if err := images.Busybox(archive, image); err != nil {
+		return nil, nil, err
+	}
+	c, client, err := b.startWithClient(ctx, realNode...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if out, err := c.run("image", "load", archive); err != nil {
+		c.stop()
+		return nil, nil, fmt.Errorf("load the image: %w: %s", err, out)
+	}
+	return c, client, nil
 }
 
 // onePod starts and stops one pod, and returns how long each took.

@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,8 +20,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/utils/ptr"
-
-	"github.com/kindred-project/kindred/test/images"
 )
 
 const (
@@ -210,18 +207,11 @@ func watchPods(ctx context.Context, pods typedcorev1.PodInterface) (watch.Interf
 // claimToReady measures the time from the creation of a claim of the default class, and a pod that uses it,
 // until the pod is Ready on a real node.
 func claimToReady(ctx context.Context, b *bench) (float64, error) {
-	archive := filepath.Join(b.scratch, "busybox.tar")
-	if err := images.Busybox(archive, image); err != nil {
-		return 0, err
-	}
-	c, client, err := b.startWithClient(ctx, realNode...)
+	c, client, err := b.startWithNode(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer c.stop()
-	if out, err := c.run("image", "load", archive); err != nil {
-		return 0, fmt.Errorf("load the image: %w: %s", err, out)
-	}
 	if _, err := onePodWithClaim(ctx, client, "warm-up"); err != nil {
 		return 0, err
 	}
