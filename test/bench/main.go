@@ -175,6 +175,8 @@ func (f figure) format(value float64) string {
 		return fmt.Sprintf("%.2f", value)
 	case "s":
 		return fmt.Sprintf("%.2f s", value)
+	case "ms":
+		return fmt.Sprintf("%.1f ms", value)
 	}
 	return strings.TrimSpace(fmt.Sprintf("%.0f %s", value, f.unit))
 }

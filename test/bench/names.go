@@ -49,7 +49,28 @@ func withNames(ctx context.Context, b *bench, measure func(c *cluster, server st
 	if err := awaitName(ctx, server, namedServices-1); err != nil {
 		return err
 	}
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
 	return c.profiled(ctx, func() error { return measure(c, server) })
+}
+
+// settle waits until the server uses less than a tenth of a processor: it still compacts, and writes rules, after the
+// objects have been created.
+func (c *cluster) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for used := c.processorTime(); ; {
+		pause(ctx, time.Second)
+		now := c.processorTime()
+		if now-used < time.Second/10 {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("the server is still busy: %w", ctx.Err())
+		}
+		used = now
+	}
 }
 
 // createNames creates the Services and their EndpointSlices.
