@@ -237,14 +237,14 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	if !manager.GetCache().WaitForCacheSync(ctx) {
 		return ctx.Err()
 	}
-	if err := await(ctx, collector.Synced()); err != nil {
+	if err := part.Await(ctx, collector.Synced()); err != nil {
 		return err
 	}
 	if err := c.connectReviews(collector); err != nil {
 		return err
 	}
 	c.checks.pass("controllers")
-	if err := await(ctx, schedule.Ready()); err != nil {
+	if err := part.Await(ctx, schedule.Ready()); err != nil {
 		return err
 	}
 	c.checks.pass("scheduler")
@@ -332,14 +332,4 @@ func (c *Cluster) Stop() {
 		}
 		c.abort(context.Canceled)
 	})
-}
-
-// await waits for a channel to be closed.
-func await(ctx context.Context, ready <-chan struct{}) error {
-	select {
-	case <-ready:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -73,7 +73,7 @@ func (c *Cluster) startNodes(ctx context.Context, steps *steps) error {
 		if err != nil {
 			return err
 		}
-		if err := await(ctx, registered); err != nil {
+		if err := part.Await(ctx, registered); err != nil {
 			return err
 		}
 		steps.done(fmt.Sprintf("%d simulated nodes", c.config.SimulatedNodes))

@@ -69,24 +69,27 @@ func (m *Machine) startDNS(ctx context.Context, sockets *dnsSockets, routed bool
 	}
 	publisher := dns.NewPublisher(client, m.api.Informers, m.options.Clock)
 	address := publisher.ClusterIP(serviceIP(m.options.ServiceCIDRs[0], dnsIndex))
-	if !address.IsValid() {
-		return nil, fmt.Errorf("the service range %s has no tenth address", m.options.ServiceCIDRs[0])
-	}
-	if sockets != nil && sockets.guarded && !routed {
-		sockets.Close() // they would be open to other machines
-		sockets = nil
-	}
-	if sockets == nil {
+	switch {
+	case sockets == nil:
 		err = publisher.Withdraw(ctx, m.options.Name)
-	} else {
+	case !address.IsValid():
+		err = fmt.Errorf("the service range %s has no tenth address", m.options.ServiceCIDRs[0])
+	case sockets.guarded && !routed: // they would be open to other machines
+		sockets.Close()
+		sockets, err = nil, publisher.Withdraw(ctx, m.options.Name)
+	default:
 		err = m.serveDNS(publisher, address, sockets.Sockets)
 	}
-	if err != nil || !routed {
+	if err != nil && sockets != nil {
+		sockets.Close()
+	}
+	if err != nil || !routed || !address.IsValid() {
 		return nil, err
 	}
 	return []string{address.String()}, nil
 }
 
+// serveDNS starts the server and what publishes its address.
 func (m *Machine) serveDNS(publisher *dns.Publisher, clusterIP netip.Addr, sockets dns.Sockets) error {
 	server, err := dns.New(dns.Options{
 		Informers: m.api.Informers, Domain: clusterDomain, ResolvConf: resolvConf(), Hosts: m.options.DNSHosts,

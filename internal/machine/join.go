@@ -28,7 +28,7 @@ import (
 // Services are in force.
 func (m *Machine) Join(ctx context.Context, api API, parts *part.Group) error {
 	m.api, m.parts = api, parts
-	if err := await(ctx, m.runtimeDone); err != nil {
+	if err := part.Await(ctx, m.runtimeDone); err != nil {
 		return err
 	}
 	if m.networkErr != nil {
@@ -62,7 +62,7 @@ func (m *Machine) Join(ctx context.Context, api API, parts *part.Group) error {
 		return err
 	}
 	if services != nil {
-		if err := await(ctx, services.Ready()); err != nil {
+		if err := part.Await(ctx, services.Ready()); err != nil {
 			return err
 		}
 	}
@@ -102,9 +102,9 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 	if err != nil {
 		return nil, err
 	}
-	var awaitNetwork func(context.Context, *v1.Pod, netip.Addr) error
+	var awaitPod func(context.Context, *v1.Pod, netip.Addr) error
 	if services != nil {
-		awaitNetwork = services.AwaitPod
+		awaitPod = services.AwaitPod
 	}
 	var limitBandwidth func(sandbox string, ingress, egress int64) error
 	if m.bridge.Bridge != "" {
@@ -126,7 +126,7 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 		ResolvConf:     resolvConf(),
 		PodCIDRs:       m.bridge.Ranges(),
 		Version:        part.KubernetesVersion(),
-		AwaitPod:       awaitNetwork,
+		AwaitPod:       awaitPod,
 		LimitBandwidth: limitBandwidth,
 		Clock:          m.options.Clock,
 	})
@@ -190,14 +190,4 @@ func whyNotReady(ctx context.Context, client kubernetes.Interface, name string) 
 		}
 	}
 	return waiting + "it has not reported yet"
-}
-
-// await waits for a channel to be closed.
-func await(ctx context.Context, ready <-chan struct{}) error {
-	select {
-	case <-ready:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

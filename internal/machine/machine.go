@@ -88,12 +88,10 @@ func (m *Machine) Endpoint() string { return m.endpoint }
 // BridgeAddress waits for the pod network, and returns the address at which its pods reach this machine; nil if the pod
 // network is not Kindred's.
 func (m *Machine) BridgeAddress(ctx context.Context) (net.IP, error) {
-	select {
-	case <-m.networkDone:
-		return m.bridge.Gateway, m.networkErr
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := part.Await(ctx, m.networkDone); err != nil {
+		return nil, err
 	}
+	return m.bridge.Gateway, m.networkErr
 }
 
 // address returns the node's address: the gateway of the pod network, or the host's address if the

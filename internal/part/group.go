@@ -47,6 +47,16 @@ func (g *Group) Start(name string, run func(context.Context) error) {
 	})
 }
 
+// Await waits for a channel to be closed, and returns an error if ctx is done before.
+func Await(ctx context.Context, ready <-chan struct{}) error {
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Stop stops the parts, waits for them up to the limit, and reports whether all have stopped.
 func (g *Group) Stop(c clock.Clock, limit time.Duration) bool {
 	g.cancel()
