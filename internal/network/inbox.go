@@ -17,6 +17,8 @@ type changes struct {
 	hostPorts map[string]bool
 	// surroundings is set when the node or the ranges of Services changed.
 	surroundings bool
+	// nodes is set when other nodes changed.
+	nodes bool
 	// policies are the changes of objects that NetworkPolicies depend on, in order.
 	policies []func(*policy.Compiler)
 	// newPolicies is set when NetworkPolicies were added or changed.
@@ -51,8 +53,8 @@ func (i inbox) surroundings() {
 	i.note(func(c *changes) { c.surroundings = true })
 }
 
-// nodes notes that the nodes that can announce addresses may have changed. They are read each time.
-func (i inbox) nodes() { i.note(func(*changes) {}) }
+// nodes notes that other nodes may have changed: which of them can announce addresses, and the ranges of their pods.
+func (i inbox) nodes() { i.note(func(c *changes) { c.nodes = true }) }
 
 func (i inbox) policy(change func(*policy.Compiler)) {
 	i.note(func(c *changes) { c.policies = append(c.policies, change) })

@@ -161,9 +161,10 @@ func (n *Network) Run(ctx context.Context) error {
 		case <-retry.C():
 		case <-n.inbox.wake:
 		}
-		n.compile(ctx, n.inbox.take())
+		changed := n.inbox.take()
+		n.compile(ctx, changed)
 		n.announce()
-		n.keepSources(ctx)
+		n.keepSources(ctx, changed.nodes)
 		err := n.write(ctx)
 		if ctx.Err() != nil {
 			return nil

@@ -21,21 +21,19 @@ type peers struct {
 }
 
 // keepSources keeps the source addresses of packets from this node's pods to those of other nodes, as the network model
-// of Kubernetes asks: all pods reach each other without translation of addresses.
-func (n *Network) keepSources(ctx context.Context) {
-	if n.options.PodNetwork == nil {
+// of Kubernetes asks: all pods reach each other without translation of addresses. changed is set if nodes may have
+// changed.
+func (n *Network) keepSources(ctx context.Context, changed bool) {
+	if n.options.PodNetwork == nil || n.peers.written && !changed {
 		return
 	}
 	ranges := n.podsElsewhere()
 	if n.peers.written && slices.Equal(ranges, n.peers.ranges) {
 		return
 	}
-	if err := n.options.PodNetwork.KeepSources(ctx, ranges); err != nil {
-		n.unmended.log("the ranges of other nodes' pods", err)
-		return
-	}
-	n.unmended.log("the ranges of other nodes' pods", nil)
-	n.peers = peers{ranges: ranges, written: true}
+	err := n.options.PodNetwork.KeepSources(ctx, ranges)
+	n.unmended.log("the ranges of other nodes' pods", err)
+	n.peers = peers{ranges: ranges, written: err == nil}
 }
 
 // podsElsewhere returns the ranges of the pods of all other nodes, sorted. Simulated nodes send no packets.

@@ -45,7 +45,7 @@ func TestKeepSources(t *testing.T) {
 	step := func(when string, want ...[]string) {
 		t.Helper()
 		pods.kept = nil
-		n.keepSources(t.Context())
+		n.keepSources(t.Context(), true)
 		if diff := cmp.Diff(want, pods.kept); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
