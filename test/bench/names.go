@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// namedServices is how many Services the DNS server knows, each with two endpoints.
+	// namedServices is the number of Services that the DNS server has names for, each with two endpoints.
 	namedServices = 10_000
-	// askers is how many clients ask at the same time, askingTime for how long.
+	// askers is the number of concurrent clients, askingTime the time for which each sends queries.
 	askers     = 8
 	askingTime = 10 * time.Second
 	// askRate is the number of queries a second whose latency is measured.
@@ -31,7 +31,7 @@ const (
 	answerLimit = 2 * time.Second
 )
 
-// withNames measures with a cluster whose DNS server knows many Services. server is its address for pods.
+// withNames measures with a cluster with many Services. server is its address for pods.
 func withNames(ctx context.Context, b *bench, measure func(c *cluster, server string) error) error {
 	c, client, err := b.startWithClient(ctx, realNode...)
 	if err != nil {
@@ -127,7 +127,7 @@ func ask(conn *dns.Conn, service int) error {
 	return nil
 }
 
-// awaitName waits until the server knows a Service.
+// awaitName waits until the name of a Service resolves.
 func awaitName(ctx context.Context, server string, service int) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

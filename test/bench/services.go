@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// readyRuns is how often the endpoint becomes ready.
+	// readyRuns is the number of times that the endpoint becomes ready.
 	readyRuns = 100
 	// dialPause is the time between two attempts to connect.
 	dialPause = time.Millisecond
 	// gate is the readiness gate by which the benchmark makes a pod ready.
 	gate = "kindred.dev/bench"
-	// streams is how often the throughput of each address is measured, for streamTime.
+	// streams is the number of measurements of each address, streamTime the length of one.
 	streams    = 5
 	streamTime = 2 * time.Second
 )
