@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // binaries are the programs that a private containerd needs, each with its Debian package.
@@ -30,13 +32,21 @@ var cniDirs = []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"}
 // the sbin directories.
 var systemDirs = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
+// capabilities are those that root needs for the pod network and for the mounts of containers. Root in a container often
+// lacks them.
+var capabilities = []struct {
+	name   string
+	number int
+}{
+	{"CAP_NET_ADMIN", unix.CAP_NET_ADMIN},
+	{"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN},
+}
+
 // Missing returns what [Start] needs and this machine lacks: programs by name, network plugins as "CNI plugin
-// NAME", and "root" if the process does not run as root. [HowToGet] describes how to install it.
+// NAME", and "root" if the process does not run as root, or the capabilities that root lacks. [HowToGet] describes
+// how to get it.
 func Missing() []string {
-	var missing []string
-	if os.Geteuid() != 0 {
-		missing = append(missing, "root")
-	}
+	missing := missingRights()
 	for _, b := range binaries {
 		if _, err := lookPath(b.name); err != nil {
 			missing = append(missing, b.name)
@@ -50,9 +60,35 @@ func Missing() []string {
 	return missing
 }
 
-const cniPrefix = "CNI plugin "
+// missingRights returns "root", or the capabilities that root lacks.
+func missingRights() []string {
+	if os.Geteuid() != 0 {
+		return []string{"root"}
+	}
+	effective, err := effectiveCapabilities()
+	if err != nil {
+		return nil // what needs them fails, and says so
+	}
+	return lacking(effective)
+}
 
-// HowToGet returns one line on how to install what [Missing] returned.
+// lacking returns the names of the capabilities that are not in the set.
+func lacking(effective uint32) []string {
+	var missing []string
+	for _, c := range capabilities {
+		if effective&(1<<c.number) == 0 {
+			missing = append(missing, c.name)
+		}
+	}
+	return missing
+}
+
+const (
+	cniPrefix        = "CNI plugin "
+	capabilityPrefix = "CAP_"
+)
+
+// HowToGet returns one line on how to get what [Missing] returned.
 func HowToGet(missing []string) string {
 	var packages []string
 	seen := map[string]bool{}
@@ -62,11 +98,13 @@ func HowToGet(missing []string) string {
 			packages = append(packages, pkg)
 		}
 	}
-	asRoot := false
+	rights := ""
 	for _, m := range missing {
 		switch {
 		case m == "root":
-			asRoot = true
+			rights = "run as root"
+		case strings.HasPrefix(m, capabilityPrefix):
+			rights = "run with all capabilities of root (in a container: --privileged)"
 		case strings.HasPrefix(m, cniPrefix):
 			want("containernetworking-plugins")
 		default:
@@ -77,8 +115,8 @@ func HowToGet(missing []string) string {
 	if len(packages) > 0 {
 		steps = append(steps, "apt-get install "+strings.Join(packages, " "))
 	}
-	if asRoot {
-		steps = append(steps, "run as root")
+	if rights != "" {
+		steps = append(steps, rights)
 	}
 	return strings.Join(steps, ", then ")
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 func TestNamesAreUsable(t *testing.T) {
@@ -213,6 +214,21 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
+func TestLackingCapabilities(t *testing.T) {
+	const admin, network = 1 << unix.CAP_SYS_ADMIN, 1 << unix.CAP_NET_ADMIN
+	for effective, want := range map[uint32][]string{
+		0:               {"CAP_NET_ADMIN", "CAP_SYS_ADMIN"},
+		admin:           {"CAP_NET_ADMIN"},
+		network:         {"CAP_SYS_ADMIN"},
+		admin | network: nil,
+		^uint32(0):      nil,
+	} {
+		if got := lacking(effective); !slices.Equal(got, want) {
+			t.Errorf("%x: lacks %v, want %v", effective, got, want)
+		}
+	}
+}
+
 func TestHowToGet(t *testing.T) {
 	tests := map[string][]string{
 		"":                                nil,
@@ -220,6 +236,7 @@ func TestHowToGet(t *testing.T) {
 		"apt-get install containernetworking-plugins": {"CNI plugin bridge", "CNI plugin host-local"},
 		"apt-get install iptables, then run as root":  {"root", "iptables", "iptables-restore"},
 		"run as root": {"root"},
+		"apt-get install runc, then run with all capabilities of root (in a container: --privileged)": {"CAP_NET_ADMIN", "CAP_SYS_ADMIN", "runc"},
 	}
 	for want, missing := range tests {
 		if got := HowToGet(missing); got != want {

@@ -14,12 +14,18 @@ import (
 // mayLowerOOMScore reports whether the process has CAP_SYS_RESOURCE. Without it, the kernel refuses an
 // oom_score_adj below the process's own (proc_pid_oom_score_adj(5)). A process in a container often lacks it.
 func mayLowerOOMScore() (bool, error) {
+	effective, err := effectiveCapabilities()
+	return effective&(1<<unix.CAP_SYS_RESOURCE) != 0, err
+}
+
+// effectiveCapabilities returns the effective capabilities of the process with numbers below 32, as a bit set.
+func effectiveCapabilities() (uint32, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
-		return false, fmt.Errorf("reading the process' capabilities: %w", err)
+		return 0, fmt.Errorf("reading the process' capabilities: %w", err)
 	}
-	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0, nil
+	return data[0].Effective, nil
 }
 
 // chooseSnapshotter returns overlayfs if an overlay mount below dir succeeds, else native, which copies files.

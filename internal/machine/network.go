@@ -37,8 +37,12 @@ func (m *Machine) startNetwork(ctx context.Context, guarded []netip.AddrPort) (*
 	}
 	n, err := network.New(options)
 	if err != nil {
-		m.notice(fmt.Sprintf("Services are not routed on this node and NetworkPolicies are not applied: %v; apt-get install nftables, run as root", err))
+		m.notice(fmt.Sprintf("Services, host ports and NetworkPolicies do not work on this node, and its pods have no cluster DNS: %v; "+
+			"they need nftables 1.0.1 or newer (apt-get install nftables), a kernel with nf_tables and conntrack, and root", err))
 		return nil, nil
+	}
+	for _, line := range network.Lacks(ctx) {
+		m.notice(line)
 	}
 	if m.bridge.Bridge != "" && !containerd.FiltersBridged() {
 		m.notice("the kernel has no br_netfilter: between two pods of this node, Services do not work and NetworkPolicies do not apply; modprobe br_netfilter")

@@ -5,8 +5,6 @@ package network
 
 import (
 	"errors"
-	"io/fs"
-	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -46,7 +44,7 @@ func kindOf(object runtime.Object) string {
 
 // lacksSCTP returns what the kernel lacks for SCTP ports of Services. The kernel may load the module of SCTP for that.
 func lacksSCTP() string {
-	if _, err := os.Stat("/proc/sys/net/netfilter/nf_conntrack_sctp_timeout_established"); errors.Is(err, fs.ErrNotExist) {
+	if !tracksSCTP() {
 		return "its kernel cannot track SCTP connections (CONFIG_NF_CT_PROTO_SCTP)"
 	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)

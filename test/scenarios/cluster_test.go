@@ -34,7 +34,9 @@ type cluster struct {
 	dir  string
 	home string // for kubectl, whose cache is keyed by the port, which clusters reuse
 	args []string
-	up   *process
+	// under is the command line that starts "kindred up", such as env with variables; usually none.
+	under []string
+	up    *process
 }
 
 // process is a running command.
@@ -56,6 +58,12 @@ func newCluster() (*cluster, error) {
 // ownCluster starts a cluster for one scenario.
 func ownCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
+	return ownClusterUnder(t, nil, args...)
+}
+
+// ownClusterUnder is ownCluster, with a command that starts "kindred up".
+func ownClusterUnder(t *testing.T, under []string, args ...string) *cluster {
+	t.Helper()
 	c, err := newCluster()
 	if err != nil {
 		t.Fatal(err)
@@ -68,6 +76,7 @@ func ownCluster(t *testing.T, args ...string) *cluster {
 			t.Error(err)
 		}
 	})
+	c.under = under
 	c.mustStart(t, args...)
 	return c
 }
@@ -98,7 +107,13 @@ func (c *cluster) run(verb ...string) result {
 // start runs "kindred up" and waits until it prints that it is ready.
 func (c *cluster) start(args ...string) error {
 	c.args = args
-	p, err := startProcess(c.command(append([]string{"up", "--data-dir", c.dir, "--secure-port", "0"}, args...)...))
+	up := c.command(append([]string{"up", "--data-dir", c.dir, "--secure-port", "0"}, args...)...)
+	if len(c.under) > 0 {
+		under := exec.Command(c.under[0], append(c.under[1:], up.Args...)...)
+		under.Env = up.Env
+		up = under
+	}
+	p, err := startProcess(up)
 	if err != nil {
 		return err
 	}
