@@ -79,6 +79,8 @@ func figures() []figure {
 		{name: "cluster-ip", what: "TCP through a ClusterIP, ÷ to the pod's own address", unit: "", target: 0.95, atLeast: true, measure: clusterIPThroughput},
 		{name: "dns", what: "DNS answers per second of processor time, 10,000 Services", unit: "/s", target: 20000, atLeast: true, measure: dnsAnswers},
 		{name: "dns-p99", what: "p99 of a DNS query at 2,000/s, 10,000 Services", unit: "ms", target: 2, measure: dnsLatency},
+		{name: "services-upstream", what: "10,000 Services from process start, kube-proxy ÷", unit: "", target: 3, atLeast: true, measure: besideKubeProxy("services-upstream", loads, loadTime)},
+		{name: "service-change-upstream", what: "change of one of them, kube-proxy ÷", unit: "", target: 3, atLeast: true, measure: besideKubeProxy("service-change-upstream", 1, changeTimes)},
 		{name: "policies", what: "1,000 NetworkPolicies over 500 pods of a node, compiled and loaded", unit: "s", target: 1, measure: policies("BenchmarkKernel/load/500$", 5)},
 		{name: "policies-change", what: "change of one of them", unit: "ms", target: 20, measure: inMilliseconds(policies("BenchmarkKernel/policy/500$", 100))},
 		{name: "claim", what: "claim and real pod, create to Ready, median of 20", unit: "s", target: 0.3, measure: claimToReady},
@@ -100,9 +102,16 @@ func run() error {
 	dir := flag.String("dir", "", "where data directories are made (default the system's temporary directory)")
 	allocProfile := flag.String("allocprofile", "", "write the server's profile of what it allocated in the measured time to this file")
 	cpuProfile := flag.String("cpuprofile", "", "write the server's CPU profile of the measured time to this file; choose one figure with -run")
+	measure := flag.String("measure", "", "measure one figure and print its value only, for the figures that this program measures as another process")
+	proxy := flag.String("proxy", "", "route Services with this kubeconfig, as a process of its own, for the figures beside kube-proxy")
 	list := flag.Bool("list", false, "list the figures and exit")
 	flag.Parse()
 
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if *proxy != "" {
+		return runProxy(ctx, *proxy)
+	}
 	pattern, err := regexp.Compile(*only)
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
@@ -126,8 +135,9 @@ func run() error {
 		return err
 	}
 	defer os.RemoveAll(b.scratch)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	if *measure != "" {
+		return b.measureOnly(ctx, *measure)
+	}
 	if len(selected) > 0 {
 		err = b.table(ctx, selected, *times)
 	}

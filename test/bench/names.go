@@ -38,7 +38,7 @@ func withNames(ctx context.Context, b *bench, measure func(c *cluster, server st
 		return err
 	}
 	defer c.stop()
-	if err := createNames(ctx, client); err != nil {
+	if err := createServices(ctx, client, sliceOf); err != nil {
 		return err
 	}
 	service, err := client.CoreV1().Services(metav1.NamespaceSystem).Get(ctx, "kube-dns", metav1.GetOptions{})
@@ -73,13 +73,13 @@ func (c *cluster) settle(ctx context.Context) error {
 	}
 }
 
-// createNames creates the Services and their EndpointSlices.
-func createNames(ctx context.Context, client *kubernetes.Clientset) error {
+// createServices creates the Services and their EndpointSlices.
+func createServices(ctx context.Context, client *kubernetes.Clientset, sliceOf func(service string, i int) *discoveryv1.EndpointSlice) error {
 	var group errgroup.Group
 	group.SetLimit(clients)
 	for i := range namedServices {
 		group.Go(func() error {
-			name := fmt.Sprintf("svc-%d", i)
+			name := serviceName(i)
 			_, err := client.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, &corev1.Service{
 				ObjectMeta: metav1.ObjectMeta{Name: name},
 				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
@@ -93,6 +93,8 @@ func createNames(ctx context.Context, client *kubernetes.Clientset) error {
 	}
 	return group.Wait()
 }
+
+func serviceName(i int) string { return fmt.Sprintf("svc-%d", i) }
 
 // sliceOf returns a slice with two endpoints that do not exist.
 func sliceOf(service string, i int) *discoveryv1.EndpointSlice {
@@ -110,7 +112,7 @@ func sliceOf(service string, i int) *discoveryv1.EndpointSlice {
 
 // ask sends a query on a connection and waits for its answer.
 func ask(conn *dns.Conn, service int) error {
-	query := new(dns.Msg).SetQuestion(fmt.Sprintf("svc-%d.default.svc.cluster.local.", service), dns.TypeA)
+	query := new(dns.Msg).SetQuestion(serviceName(service)+".default.svc.cluster.local.", dns.TypeA)
 	if err := conn.SetDeadline(time.Now().Add(answerLimit)); err != nil {
 		return err
 	}

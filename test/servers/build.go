@@ -97,6 +97,12 @@ func BuildCluster(ctx context.Context, dir, runtime string) (c UpstreamCluster, 
 	return c, buildKubernetes(ctx, dir, map[string]*string{"kubelet": &c.kubelet, "kube-proxy": &c.proxy})
 }
 
+// BuildKubeProxy builds kube-proxy, as [BuildUpstream] does, and returns its path.
+func BuildKubeProxy(ctx context.Context, dir string) (path string, err error) {
+	err = buildKubernetes(ctx, dir, map[string]*string{"kube-proxy": &path})
+	return path, err
+}
+
 // Build builds the program in bin in the version that the module requires, and returns its path. It
 // rebuilds only if the module, the compiler or the build flags have changed, because asking the go
 // command takes seconds.
