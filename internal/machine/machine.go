@@ -31,6 +31,12 @@ type Machine struct {
 	networkDone chan struct{}
 	bridge      containerd.Network
 	networkErr  error
+	// rulesDone is closed when rules and notices, or rulesErr, are set.
+	rulesDone chan struct{}
+	rules     *network.Rules
+	rulesErr  error
+	// notices are lines about what the machine lacks for the network.
+	notices []string
 	// runtimeDone is closed when endpoint and version, or runtimeErr, are set.
 	runtimeDone chan struct{}
 	version     string
@@ -43,14 +49,18 @@ type Machine struct {
 	parts *part.Group
 }
 
-// Prepare starts the pod network and the container runtime in the background, which take longest and do not depend on
-// the API.
+// Prepare starts the pod network and the container runtime in the background, and examines the kernel: this takes
+// longest and does not depend on the API.
 func Prepare(ctx context.Context, o Options) *Machine {
-	m := &Machine{options: o, endpoint: o.RuntimeEndpoint, networkDone: make(chan struct{}), runtimeDone: make(chan struct{})}
+	m := &Machine{
+		options: o, endpoint: o.RuntimeEndpoint,
+		networkDone: make(chan struct{}), rulesDone: make(chan struct{}), runtimeDone: make(chan struct{}),
+	}
 	m.names, m.networkErr = containerd.NamesFor(o.Dir.ID())
 	if m.networkErr != nil || m.endpoint != "" {
 		// The user's runtime has its own pod network.
 		close(m.networkDone)
+		go m.openRules(ctx)
 		close(m.runtimeDone)
 		return m
 	}
@@ -66,6 +76,7 @@ func (m *Machine) startRuntime(ctx context.Context) {
 	defer close(m.runtimeDone)
 	m.bridge, m.networkErr = containerd.EnsureNetwork(ctx, m.runtimeOptions.NetworkOptions())
 	close(m.networkDone)
+	go m.openRules(ctx)
 	if m.networkErr != nil {
 		return
 	}

@@ -16,9 +16,46 @@ import (
 	"github.com/kindred-project/kindred/internal/part"
 )
 
+// openRules opens the table of the rules of Services and policies, and examines what the machine lacks for them.
+func (m *Machine) openRules(ctx context.Context) {
+	defer close(m.rulesDone)
+	if m.networkErr != nil {
+		return
+	}
+	m.rules, m.rulesErr = network.OpenRules(ctx, network.RuleOptions{
+		Table: serviceTable(m.names), Bridge: m.bridge.Bridge, PodRanges: m.bridge.PodCIDRs, Clusters: containerd.Bridges,
+	})
+	if m.rulesErr != nil {
+		return
+	}
+	m.notices = network.Lacks(ctx)
+	if m.bridge.Bridge == "" {
+		return
+	}
+	if !containerd.FiltersBridged() {
+		m.notices = append(m.notices, "the kernel has no br_netfilter: between two pods of this node, Services do not work and NetworkPolicies do not apply; modprobe br_netfilter")
+	}
+	firewalls, err := Firewalls(ctx, m.names)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The machine's firewall is not examined")
+	}
+	m.notices = append(m.notices, firewalls...)
+}
+
 // startNetwork starts the part that routes Services and applies NetworkPolicies on this machine. It returns nil,
 // after a notice, if the machine cannot change nftables rules.
 func (m *Machine) startNetwork(ctx context.Context, guarded []netip.AddrPort) (*network.Network, error) {
+	if err := part.Await(ctx, m.rulesDone); err != nil {
+		return nil, err
+	}
+	if m.rulesErr != nil {
+		m.notice(fmt.Sprintf("Services, host ports and NetworkPolicies do not work on this node, and its pods have no cluster DNS: %v; "+
+			"they need nftables 1.0.1 or newer (apt-get install nftables), a kernel with nf_tables and conntrack, and root", m.rulesErr))
+		return nil, nil
+	}
+	for _, line := range m.notices {
+		m.notice(line)
+	}
 	events, err := part.Recorder(m.parts.Context(), m.api.ConfigFor(proxyUser), part.ProxyAgent)
 	if err != nil {
 		return nil, err
@@ -28,8 +65,7 @@ func (m *Machine) startNetwork(ctx context.Context, guarded []netip.AddrPort) (*
 		return nil, err
 	}
 	options := network.Options{
-		Node: m.options.Name, Table: serviceTable(m.names), Bridge: m.bridge.Bridge, PodRanges: m.bridge.PodCIDRs,
-		Guarded: guarded, Clusters: containerd.Bridges, Pools: m.options.LoadBalancerPools, Simulated: simulated.Key,
+		Node: m.options.Name, Rules: m.rules, Guarded: guarded, Pools: m.options.LoadBalancerPools, Simulated: simulated.Key,
 		Informers: m.api.Informers, ClusterPolicies: clusterPolicies, Events: events, Clock: m.options.Clock,
 	}
 	if m.bridge.Bridge != "" {
@@ -37,17 +73,8 @@ func (m *Machine) startNetwork(ctx context.Context, guarded []netip.AddrPort) (*
 	}
 	n, err := network.New(options)
 	if err != nil {
-		m.notice(fmt.Sprintf("Services, host ports and NetworkPolicies do not work on this node, and its pods have no cluster DNS: %v; "+
-			"they need nftables 1.0.1 or newer (apt-get install nftables), a kernel with nf_tables and conntrack, and root", err))
-		return nil, nil
+		return nil, err
 	}
-	for _, line := range network.Lacks(ctx) {
-		m.notice(line)
-	}
-	if m.bridge.Bridge != "" && !containerd.FiltersBridged() {
-		m.notice("the kernel has no br_netfilter: between two pods of this node, Services do not work and NetworkPolicies do not apply; modprobe br_netfilter")
-	}
-	m.warnOfFirewalls(ctx)
 	m.api.StartInformers()
 	if clusterPolicies != nil {
 		m.parts.Start("cluster network policies", func(ctx context.Context) error {
@@ -57,20 +84,6 @@ func (m *Machine) startNetwork(ctx context.Context, guarded []netip.AddrPort) (*
 	}
 	m.parts.Start("network", n.Run)
 	return n, nil
-}
-
-// warnOfFirewalls gives a notice of each firewall of the machine that may drop packets of pods.
-func (m *Machine) warnOfFirewalls(ctx context.Context) {
-	if m.bridge.Bridge == "" {
-		return
-	}
-	remedies, err := Firewalls(ctx, m.names)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "The machine's firewall is not examined")
-	}
-	for _, remedy := range remedies {
-		m.notice(remedy)
-	}
 }
 
 // Firewalls returns messages about firewalls of the machine that may drop packets of pods.

@@ -44,7 +44,7 @@ const hostPortsPrefix = "hostports/"
 // registerHostPorts watches the pods of this node that have host ports. A runtime that the user provides translates
 // host ports by its own network plugin.
 func (n *Network) registerHostPorts() error {
-	if n.options.Bridge == "" {
+	if n.rules.Bridge == "" {
 		return nil
 	}
 	return n.watch(n.options.Informers.Core().V1().Pods().Informer(), func(o any) {

@@ -6,7 +6,6 @@ package network
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -31,19 +30,12 @@ import (
 // Options configure the network of one node.
 type Options struct {
 	// Node is the node's name.
-	Node string
-	// Table is the name of the nftables table, which no other process writes.
-	Table string
-	// Bridge is the interface of the node's pods, with the gateways of PodRanges, of which there is at most one of each
-	// IP family; "" if a runtime that the user provides has its own network.
-	Bridge    string
-	PodRanges []netip.Prefix
-	// PodNetwork is the network of these pods; nil if Bridge is "".
+	Node  string
+	Rules *Rules
+	// PodNetwork is the network of the node's pods; nil if Rules has no bridge.
 	PodNetwork PodNetwork
 	// Guarded are sockets of the machine that are reached by a Service only.
 	Guarded []netip.AddrPort
-	// Clusters matches the names of such interfaces of all clusters on the machine, in nft's syntax.
-	Clusters string
 	// Pools are the ranges of addresses of load balancers that nodes announce; Simulated is the label of nodes that
 	// cannot.
 	Pools     []netip.Prefix
@@ -73,6 +65,7 @@ type PodNetwork interface {
 // Network routes the traffic of one node to Services, and restricts that of its pods by NetworkPolicies.
 type Network struct {
 	options  Options
+	rules    *Rules
 	table    *nft.Table
 	policies *policy.Compiler
 	gate     *policy.Gate
@@ -84,7 +77,7 @@ type Network struct {
 	routes    routes
 	inbox     inbox
 	slices    cache.Indexer
-	synced    []cache.InformerSynced
+	synced    []cache.DoneChecker
 	ready     chan struct{}
 	node      service.Node
 	// balancers are the Services of the type LoadBalancer that have an address.
@@ -102,48 +95,31 @@ const checkInterval = 2 * time.Second
 // byService is the index of EndpointSlices by their Service.
 const byService = "kindred.dev/service"
 
-// New returns the network of a node. It fails if the machine cannot change nftables rules: without the program nft,
-// with one that is older than 1.0.1, or without the right to.
+// New returns the network of a node.
 func New(o Options) (*Network, error) {
-	table, err := nft.Open(o.Table)
-	if err != nil {
-		return nil, err
-	}
+	r := o.Rules
 	n := &Network{
-		options: o, table: table, ready: make(chan struct{}),
+		options: o, rules: r, table: r.table, ready: make(chan struct{}),
 		inbox: newInbox(), balancers: map[string]*v1.Service{}, unmended: unmended{},
 		sctp: withoutSCTP{lacks: sync.OnceValue(lacksSCTP), told: map[string]bool{}},
 		gate: policy.NewGate(), hostPorts: newHostPorts(),
-		policies: policy.New(policy.Options{Node: o.Node, PodRanges: o.PodRanges}),
-		routes:   routes{link: servicesLink(o.Bridge), bridge: o.Bridge, pods: o.PodRanges},
+		policies: policy.New(policy.Options{Node: o.Node, PodRanges: r.PodRanges}),
+		routes:   routes{link: servicesLink(r.Bridge), bridge: r.Bridge, pods: r.PodRanges},
 	}
 	n.health = healthChecks{failed: n.reportHealth, open: map[string]*healthCheck{}}
-	// A kernel without a feature that the rules need is found out now.
-	table.Put("", n.base())
-	if err := table.Check(context.Background()); err != nil {
-		return nil, err
-	}
+	n.putBase()
 	return n, n.register()
 }
 
-// base returns the rules that those of all Services and policies need.
-func (n *Network) base() nft.Fragment {
-	config := service.Config{PodRanges: n.options.PodRanges, ServiceRanges: outermost(n.ranges), Guarded: n.options.Guarded}
-	if n.options.Bridge != "" {
-		config.Bridge, config.Link, config.Clusters = n.options.Bridge, n.routes.link, n.options.Clusters
-	}
-	base := service.Base(config)
-	base.Add(policy.Base())
-	base.Add(hostport.Base())
-	return base
-}
+// putBase updates the rules that those of all Services and policies need.
+func (n *Network) putBase() { n.table.Put("", n.rules.base(n.ranges, n.options.Guarded)) }
 
 // Ready returns a channel that is closed when the rules of all Services have been written once, or could not be.
 func (n *Network) Ready() <-chan struct{} { return n.ready }
 
 // Run keeps the kernel's rules until ctx is done. They stay when it returns.
 func (n *Network) Run(ctx context.Context) error {
-	if !cache.WaitForCacheSync(ctx.Done(), n.synced...) {
+	if !cache.WaitFor(ctx, "", n.synced...) {
 		return nil
 	}
 	defer n.health.close()
@@ -226,7 +202,7 @@ func (n *Network) compile(ctx context.Context, changed changes) {
 // once if the cluster has no policies and the pod no host ports. Its error is the cause with which the context ended.
 func (n *Network) AwaitPod(ctx context.Context, pod *v1.Pod, address netip.Addr) error {
 	member := policy.Member{Pod: pod.UID, Address: address}
-	if n.options.Bridge != "" && hostport.Wanted(pod) {
+	if n.rules.Bridge != "" && hostport.Wanted(pod) {
 		if err := n.hostPorts.gate.Wait(ctx, member); err != nil {
 			return err
 		}
@@ -278,7 +254,7 @@ func (n *Network) readSurroundings() bool {
 	}
 	slices.SortFunc(ranges, netip.Prefix.Compare)
 	n.ranges = slices.Compact(ranges)
-	n.table.Put("", n.base())
+	n.putBase()
 	if _, err := n.routes.ensure(n.ranges); err != nil {
 		klog.ErrorS(err, "Routing the ranges of Services")
 	}
@@ -289,17 +265,6 @@ func (n *Network) readSurroundings() bool {
 	changed := now != n.node
 	n.node = now
 	return changed
-}
-
-// outermost removes the ranges that are within others. They are sorted. A set of intervals must not overlap.
-func outermost(sorted []netip.Prefix) []netip.Prefix {
-	var kept []netip.Prefix
-	for _, p := range sorted {
-		if !slices.ContainsFunc(kept, func(outer netip.Prefix) bool { return outer.Overlaps(p) && outer.Bits() <= p.Bits() }) {
-			kept = append(kept, p)
-		}
-	}
-	return kept
 }
 
 // write writes what changed. A Service whose rules the kernel refuses gets an event. Pods whose policies it refuses
@@ -327,18 +292,4 @@ func (n *Network) write(ctx context.Context) error {
 	}
 	n.datagrams = nil
 	return nil
-}
-
-// Remove removes the table and the routes from the kernel. It needs no nft if there is no table.
-func Remove(ctx context.Context, table, bridge string) error {
-	err := (&routes{link: servicesLink(bridge)}).remove()
-	t, openErr := nft.Open(table)
-	if openErr != nil {
-		// Without nft, no table has been written.
-		return err
-	}
-	if deleteErr := t.Delete(ctx); deleteErr != nil {
-		err = errors.Join(err, fmt.Errorf("removing the nftables table %s: %w", table, deleteErr))
-	}
-	return err
 }

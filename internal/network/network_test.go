@@ -55,8 +55,12 @@ func startOnBridge(t *testing.T, pools ...netip.Prefix) (*fake.Clientset, *Netwo
 	)
 	events := record.NewFakeRecorder(10)
 	f := informers.NewSharedInformerFactory(client, 0)
+	rules, err := OpenRules(t.Context(), RuleOptions{Table: table, Bridge: bridge.Name, PodRanges: pods})
+	if err != nil {
+		t.Fatal(err)
+	}
 	n, err := New(Options{
-		Node: "here", Table: table, Bridge: bridge.Name, PodRanges: pods,
+		Node: "here", Rules: rules,
 		Pools:     pools,
 		Informers: f, Events: events, Clock: clock.RealClock{},
 	})

@@ -88,7 +88,7 @@ func followWith[T any](n *Network, informer cache.SharedIndexInformer, note func
 		},
 	})
 	if err == nil {
-		n.synced = append(n.synced, registration.HasSynced)
+		n.synced = append(n.synced, registration.HasSyncedChecker())
 	}
 	return err
 }
@@ -109,7 +109,7 @@ func (n *Network) watch(informer cache.SharedIndexInformer, note func(any)) erro
 		DeleteFunc: func(o any) { note(last(o)) },
 	})
 	if err == nil {
-		n.synced = append(n.synced, registration.HasSynced)
+		n.synced = append(n.synced, registration.HasSyncedChecker())
 	}
 	return err
 }

@@ -28,8 +28,12 @@ func runProxy(ctx context.Context, kubeconfig string) error {
 		return err
 	}
 	shared := informers.NewSharedInformerFactory(client, 0)
+	rules, err := network.OpenRules(ctx, network.RuleOptions{Table: "kindred-bench"})
+	if err != nil {
+		return err
+	}
 	n, err := network.New(network.Options{
-		Node: proxyNode, Table: "kindred-bench", Informers: shared,
+		Node: proxyNode, Rules: rules, Informers: shared,
 		Events: &record.FakeRecorder{}, Clock: clock.RealClock{},
 	})
 	if err != nil {
