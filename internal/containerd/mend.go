@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/kindred-project/kindred/internal/dump"
 )
 
 // EnsureBridge restores the bridge if another program has removed or changed it, and reports whether it had to. Pods that
@@ -40,8 +42,8 @@ func (n Network) hasBridge() (bool, error) {
 	if link.Attrs().Flags&net.FlagUp == 0 {
 		return false, nil
 	}
-	addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	addresses, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+	if err != nil {
 		return false, fmt.Errorf("bridge %s: %w", n.Bridge, err)
 	}
 	has := map[string]bool{}

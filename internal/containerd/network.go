@@ -18,6 +18,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kindred-project/kindred/internal/dump"
 )
 
 // Network is the pod network of one node: a bridge, whose address is the gateway of all pods and an address of the
@@ -133,7 +135,7 @@ func setAddress(link netlink.Link, address netip.Prefix) error {
 		// It is used at once. The check for duplicates would delay it, and hear its own packets from hairpin ports.
 		family, flags = netlink.FAMILY_V6, unix.IFA_F_NODAD
 	}
-	present, err := netlink.AddrList(link, family)
+	present, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/kindred-project/kindred/internal/dump"
 )
 
 // The ranges that the pod ranges of nodes are taken from by default.
@@ -95,8 +97,8 @@ func overlapsAny(p netip.Prefix, others []netip.Prefix) bool {
 // routedRanges returns the destinations of the machine's routes, without default routes and routes of the data
 // directory's bridge.
 func routedRanges(bridge string) ([]netip.Prefix, error) {
-	routes, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	routes, err := dump.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
 		return nil, fmt.Errorf("reading the machine's routes: %w", err)
 	}
 	own := -1

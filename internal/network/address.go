@@ -4,11 +4,12 @@
 package network
 
 import (
-	"errors"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kindred-project/kindred/internal/dump"
 )
 
 // DefaultAddresses returns the machine's IPv4 address on the interface of its default route, and with ipv6 its IPv6 one
@@ -44,8 +45,8 @@ func defaultAddress(family int) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	present, err := netlink.AddrList(link, family)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	present, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
+	if err != nil {
 		return netip.Addr{}, err
 	}
 	for _, a := range present {
@@ -62,8 +63,10 @@ const passing = unix.IFA_F_TEMPORARY | unix.IFA_F_DEPRECATED | unix.IFA_F_TENTAT
 
 // defaultRoute returns the default route of an IP family with the lowest metric; nil if there is none.
 func defaultRoute(family int) (*netlink.Route, error) {
-	routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	routes, err := dump.Whole(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	})
+	if err != nil {
 		return nil, err
 	}
 	var best *netlink.Route

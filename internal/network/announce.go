@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
+	"github.com/kindred-project/kindred/internal/dump"
 	"github.com/kindred-project/kindred/internal/network/nft"
 	"github.com/kindred-project/kindred/internal/network/service"
 )
@@ -170,8 +171,8 @@ func (r routes) setAddresses(wanted []netip.Addr) error {
 
 // addressesOf returns the addresses of an interface, without link-local ones.
 func addressesOf(link netlink.Link) ([]netip.Addr, error) {
-	present, err := netlink.AddrList(link, netlink.FAMILY_ALL)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	present, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+	if err != nil {
 		return nil, err
 	}
 	var all []netip.Addr

@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kindred-project/kindred/internal/dump"
 	"github.com/kindred-project/kindred/internal/network/service"
 )
 
@@ -26,19 +27,13 @@ func forgetStale(all []service.Datagrams) error {
 	filter := newStaleFlows(all)
 	var err error
 	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		for range dumpAttempts {
-			_, failed := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filter)
-			if !errors.Is(failed, netlink.ErrDumpInterrupted) {
-				err = errors.Join(err, failed)
-				break
-			}
-		}
+		_, failed := dump.Whole(func() (uint, error) {
+			return netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filter)
+		})
+		err = errors.Join(err, failed)
 	}
 	return err
 }
-
-// dumpAttempts limits the repetitions of a dump that changes interrupt, and that may have missed flows.
-const dumpAttempts = 5
 
 // staleFlows selects flows by their destination.
 type staleFlows struct {

@@ -4,9 +4,12 @@
 package network
 
 import (
+	"net/netip"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -47,6 +50,17 @@ func (n *Network) policyObject(p types.NamespacedName) runtime.Object {
 		return nil
 	}
 	return cnp.(runtime.Object)
+}
+
+// reportRoute records an event on each ServiceCIDR with a range whose route the kernel refuses.
+func (n *Network) reportRoute(prefix netip.Prefix, err error) {
+	all, _ := n.options.Informers.Networking().V1().ServiceCIDRs().Lister().List(labels.Everything()) // from the cache, which has no errors
+	for _, cidr := range all {
+		if slices.Contains(rangesOf(cidr), prefix) {
+			n.options.Events.Eventf(cidr, v1.EventTypeWarning, "RouteRefused",
+				"Node %s itself cannot reach Services in %s, because it cannot route them: %s", n.options.Node, prefix, firstLine(err))
+		}
+	}
 }
 
 // reportHealth records an event on a Service whose health check cannot be served. It is tried again with the

@@ -4,7 +4,6 @@
 package network
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kindred-project/kindred/internal/dump"
 	"github.com/kindred-project/kindred/internal/network/hostport"
 	"github.com/kindred-project/kindred/internal/network/policy"
 	"github.com/kindred-project/kindred/internal/network/service"
@@ -134,8 +134,8 @@ func (h *hostPorts) datagrams() ([]service.Datagrams, error) {
 
 // localAddresses returns the addresses of the machine.
 func localAddresses() ([]netip.Addr, error) {
-	present, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	present, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
 		return nil, fmt.Errorf("listing the machine's addresses: %w", err)
 	}
 	var all []netip.Addr

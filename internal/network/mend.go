@@ -22,7 +22,7 @@ func (n *Network) mend(ctx context.Context) {
 		was, err := n.options.PodNetwork.EnsureBridge()
 		done("the bridge of pods", was, err)
 	}
-	was, err := n.routes.ensure(n.ranges)
+	was, err := n.ensureRoutes()
 	done("the routes to Services", was, err)
 	if n.watching.changedByOthers() {
 		n.mendRules(ctx, done)

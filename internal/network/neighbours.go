@@ -14,6 +14,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kindred-project/kindred/internal/dump"
 )
 
 // tellNeighbours replaces the entries that neighbours may have for an address.
@@ -83,8 +85,8 @@ func advertisement(from net.HardwareAddr, a netip.Addr) []byte {
 // linkTowards returns the interface whose network has an address, else that of the default route; nil if there is
 // neither.
 func linkTowards(a netip.Addr) (netlink.Link, error) {
-	addresses, err := netlink.AddrList(nil, familyOf(a))
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	addresses, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, familyOf(a)) })
+	if err != nil {
 		return nil, err
 	}
 	for _, p := range addresses {
@@ -139,8 +141,8 @@ func proxy(a netip.Addr) error {
 
 // stopProxies ends what proxy began for some addresses, on all interfaces.
 func stopProxies(of func(netip.Addr) bool) error {
-	entries, err := netlink.NeighProxyList(0, netlink.FAMILY_V6)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	entries, err := dump.Whole(func() ([]netlink.Neigh, error) { return netlink.NeighProxyList(0, netlink.FAMILY_V6) })
+	if err != nil {
 		return err
 	}
 	for _, e := range entries {

@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -83,10 +84,12 @@ type Network struct {
 	// balancers are the Services of the type LoadBalancer that have an address.
 	balancers map[string]*v1.Service
 	ranges    []netip.Prefix
-	peers     peers
-	watching  watched
-	unmended  unmended
-	sctp      withoutSCTP
+	// unrouted are the ranges whose routes the kernel refused last.
+	unrouted map[netip.Prefix]error
+	peers    peers
+	watching watched
+	unmended unmended
+	sctp     withoutSCTP
 }
 
 // checkInterval is the time between two checks whether the kernel still has the rules and routes.
@@ -246,16 +249,12 @@ func (n *Network) readSurroundings() bool {
 	var ranges []netip.Prefix
 	cidrs, _ := n.options.Informers.Networking().V1().ServiceCIDRs().Lister().List(labels.Everything())
 	for _, c := range cidrs {
-		for _, s := range c.Spec.CIDRs {
-			if p, err := netip.ParsePrefix(s); err == nil {
-				ranges = append(ranges, p.Masked())
-			}
-		}
+		ranges = append(ranges, rangesOf(c)...)
 	}
 	slices.SortFunc(ranges, netip.Prefix.Compare)
 	n.ranges = slices.Compact(ranges)
 	n.putBase()
-	if _, err := n.routes.ensure(n.ranges); err != nil {
+	if _, err := n.ensureRoutes(); err != nil {
 		klog.ErrorS(err, "Routing the ranges of Services")
 	}
 	now := service.Node{Name: n.options.Node}
@@ -265,6 +264,17 @@ func (n *Network) readSurroundings() bool {
 	changed := now != n.node
 	n.node = now
 	return changed
+}
+
+// rangesOf returns the ranges of a ServiceCIDR.
+func rangesOf(cidr *networkingv1.ServiceCIDR) []netip.Prefix {
+	var ranges []netip.Prefix
+	for _, s := range cidr.Spec.CIDRs {
+		if p, err := netip.ParsePrefix(s); err == nil {
+			ranges = append(ranges, p.Masked())
+		}
+	}
+	return ranges
 }
 
 // write writes what changed. A Service whose rules the kernel refuses gets an event. Pods whose policies it refuses

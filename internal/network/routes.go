@@ -13,6 +13,9 @@ import (
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"k8s.io/klog/v2"
+
+	"github.com/kindred-project/kindred/internal/dump"
 )
 
 // routes route the ranges of Services on a machine. Packets of the machine itself are translated after they have
@@ -38,21 +41,22 @@ func servicesLink(bridge string) string {
 	return bridge + "-svc"
 }
 
-// ensure routes the ranges of Services of the IP families that pods have. It reports whether a route was missing.
-func (r routes) ensure(ranges []netip.Prefix) (restored bool, err error) {
+// ensure routes the ranges of Services of the IP families that pods have. It reports whether a route was missing, and
+// returns the error of each range whose route the kernel refuses.
+func (r routes) ensure(ranges []netip.Prefix) (restored bool, refused map[netip.Prefix]error, err error) {
 	if r.link == "" {
-		return false, nil
+		return false, nil, nil
 	}
 	if err := openLoopback(r.bridge); err != nil {
-		return false, err
+		return false, nil, err
 	}
 	link, err := r.ensureLink()
 	if err != nil {
-		return false, fmt.Errorf("network interface %s: %w", r.link, err)
+		return false, nil, fmt.Errorf("network interface %s: %w", r.link, err)
 	}
-	present, err := netlink.RouteList(link, netlink.FAMILY_ALL)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return false, err
+	present, err := dump.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(link, netlink.FAMILY_ALL) })
+	if err != nil {
+		return false, nil, err
 	}
 	has := map[string]bool{}
 	for _, route := range present {
@@ -60,22 +64,45 @@ func (r routes) ensure(ranges []netip.Prefix) (restored bool, err error) {
 			has[route.Dst.String()] = true
 		}
 	}
+	refused = map[netip.Prefix]error{}
 	for _, prefix := range ranges {
 		source, ok := r.source(prefix)
 		if !ok || has[prefix.String()] {
 			continue
 		}
-		route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(prefix), Src: net.IP(source.AsSlice())}
-		if prefix.Addr().Is4() {
-			route.Scope = netlink.SCOPE_LINK
+		switch err := netlink.RouteAdd(routeTo(prefix, source, link)); {
+		case err == nil:
+			restored = true
+		case !errors.Is(err, fs.ErrExist): // else it is routed to another cluster on the machine, which keeps it
+			refused[prefix] = err
 		}
-		// The range may be routed to another cluster on the machine, which keeps it.
-		err := netlink.RouteAdd(route)
-		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return restored, fmt.Errorf("route to %s: %w", prefix, err)
-		}
-		restored = restored || err == nil
 	}
+	return restored, refused, nil
+}
+
+// routeTo returns the route to a range of Services.
+func routeTo(prefix netip.Prefix, source netip.Addr, link netlink.Link) *netlink.Route {
+	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(prefix), Src: net.IP(source.AsSlice())}
+	if prefix.Addr().Is4() {
+		route.Scope = netlink.SCOPE_LINK
+	}
+	return route
+}
+
+// ensureRoutes routes the ranges of Services, and reports whether a route was missing. A range whose route the kernel
+// refuses fails alone, with an event on its ServiceCIDR.
+func (n *Network) ensureRoutes() (restored bool, err error) {
+	restored, refused, err := n.routes.ensure(n.ranges)
+	if err != nil {
+		return false, err
+	}
+	for prefix, err := range refused {
+		if n.unrouted[prefix] == nil || n.unrouted[prefix].Error() != err.Error() {
+			klog.ErrorS(err, "The kernel refuses the route to a range of Services; it is tried again every two seconds", "range", prefix)
+			n.reportRoute(prefix, err)
+		}
+	}
+	n.unrouted = refused
 	return restored, nil
 }
 
@@ -92,7 +119,9 @@ func (r routes) source(services netip.Prefix) (netip.Addr, bool) {
 // Taken reports whether the machine routes a range to another interface already, such as that of another cluster.
 func (n *Network) Taken(prefix netip.Prefix) (bool, error) {
 	dst := ipNet(prefix)
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Dst: dst}, netlink.RT_FILTER_DST)
+	routes, err := dump.Whole(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Dst: dst}, netlink.RT_FILTER_DST)
+	})
 	if err != nil {
 		return false, err
 	}
