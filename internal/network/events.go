@@ -63,8 +63,7 @@ func (n *Network) reportRoute(prefix netip.Prefix, err error) {
 	}
 }
 
-// reportHealth records an event on a Service whose health check cannot be served. It is tried again with the
-// Service's next change.
+// reportHealth records an event on a Service whose health check cannot be served. It is tried again every two seconds.
 func (n *Network) reportHealth(svc *v1.Service, port int32, err error) {
 	n.options.Events.Eventf(svc, v1.EventTypeWarning, "FailedToStartServiceHealthcheck",
 		"node %s failed to start healthcheck %q on port %d: %v", n.options.Node, svc.Namespace+"/"+svc.Name, port, err)

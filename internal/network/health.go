@@ -26,6 +26,8 @@ type healthChecks struct {
 	// failed is called for a Service whose port cannot be opened.
 	failed func(svc *v1.Service, port int32, err error)
 	open   map[string]*healthCheck
+	// refused has the error of each Service whose port could not be opened.
+	refused map[string]string
 }
 
 // healthCheck serves the port of one Service.
@@ -48,14 +50,19 @@ func (h *healthChecks) set(ctx context.Context, key string, svc *v1.Service, end
 		check = nil
 	}
 	if port == 0 {
+		delete(h.refused, key)
 		return
 	}
 	if check == nil {
 		var err error
 		if check, err = serveHealth(ctx, svc, port); err != nil {
-			h.failed(svc, port, err)
+			if h.refused[key] != err.Error() {
+				h.refused[key] = err.Error()
+				h.failed(svc, port, err)
+			}
 			return
 		}
+		delete(h.refused, key)
 		h.open[key] = check
 	}
 	check.endpoints.Store(int64(service.ReadyOn(node, endpointSlices)))

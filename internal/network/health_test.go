@@ -81,7 +81,7 @@ func TestHealthCheckNodePort(t *testing.T) {
 	expect(31001, "503 weight 0: ns/svc has 0, healthy true")
 	expect(31000, "")
 
-	// A port that is taken gets an event, and does not stop the rest.
+	// A Service whose port is taken gets one event, and the port when it is free. The rest goes on.
 	other := newService("other", "10.96.0.2")
 	other.Spec.ExternalTrafficPolicy, other.Spec.HealthCheckNodePort = v1.ServiceExternalTrafficPolicyLocal, 31001
 	if _, err := client.CoreV1().Services("ns").Create(ctx, other, metav1.CreateOptions{}); err != nil {
@@ -98,5 +98,8 @@ func TestHealthCheckNodePort(t *testing.T) {
 	if err := client.CoreV1().Services("ns").Delete(ctx, "svc", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	expect(31001, "")
+	expect(31001, "503 weight 0: ns/other has 0, healthy true")
+	if len(events.Events) > 0 {
+		t.Errorf("another event: %s", <-events.Events)
+	}
 }

@@ -109,7 +109,7 @@ func New(o Options) (*Network, error) {
 		policies: policy.New(policy.Options{Node: o.Node, PodRanges: r.PodRanges}),
 		routes:   routes{link: servicesLink(r.Bridge), bridge: r.Bridge, pods: r.PodRanges},
 	}
-	n.health = healthChecks{failed: n.reportHealth, open: map[string]*healthCheck{}}
+	n.health = healthChecks{failed: n.reportHealth, open: map[string]*healthCheck{}, refused: map[string]string{}}
 	n.putBase()
 	return n, n.register()
 }
@@ -137,6 +137,9 @@ func (n *Network) Run(ctx context.Context) error {
 			return nil
 		case <-check.C():
 			n.mend(ctx)
+			for key := range n.health.refused {
+				n.inbox.service(key)
+			}
 		case <-retry.C():
 		case <-n.inbox.wake:
 		}

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/dump"
@@ -60,8 +61,12 @@ func (r routes) ensure(ranges []netip.Prefix) (restored bool, refused map[netip.
 	}
 	has := map[string]bool{}
 	for _, route := range present {
-		if route.Dst != nil {
-			has[route.Dst.String()] = true
+		if route.Dst == nil {
+			continue
+		}
+		has[route.Dst.String()] = true
+		if err := removeUnwanted(&route, ranges); err != nil {
+			return false, nil, err
 		}
 	}
 	refused = map[netip.Prefix]error{}
@@ -80,9 +85,22 @@ func (r routes) ensure(ranges []netip.Prefix) (restored bool, refused map[netip.
 	return restored, refused, nil
 }
 
+// removeUnwanted removes a route to a range that Services no longer have. The kernel's own routes, to the interface's
+// link-local addresses, stay; so do all before the ranges are known.
+func removeUnwanted(route *netlink.Route, ranges []netip.Prefix) error {
+	wanted := slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.String() == route.Dst.String() })
+	if wanted || len(ranges) == 0 || route.Protocol != unix.RTPROT_BOOT {
+		return nil
+	}
+	if err := netlink.RouteDel(route); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("removing the route to %s, which is no range of Services any more: %w", route.Dst, err)
+	}
+	return nil
+}
+
 // routeTo returns the route to a range of Services.
 func routeTo(prefix netip.Prefix, source netip.Addr, link netlink.Link) *netlink.Route {
-	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(prefix), Src: net.IP(source.AsSlice())}
+	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(prefix), Src: net.IP(source.AsSlice()), Protocol: unix.RTPROT_BOOT}
 	if prefix.Addr().Is4() {
 		route.Scope = netlink.SCOPE_LINK
 	}

@@ -58,6 +58,33 @@ func TestRefusedRouteFailsAlone(t *testing.T) {
 	}
 }
 
+// TestFormerRangeIsNotRouted: the route to a range that Services had goes with the range; the kernel's own stay.
+func TestFormerRangeIsNotRouted(t *testing.T) {
+	pods := netip.MustParsePrefix("fd00:244::/64")
+	bridge := netns.NewBridge(t, "kin-former", pods)
+	r := routes{link: servicesLink(bridge.Name), bridge: bridge.Name, pods: []netip.Prefix{pods}}
+	t.Cleanup(func() { _ = r.remove() })
+	first, second := netip.MustParsePrefix("fd00:96::/112"), netip.MustParsePrefix("fd00:97::/112")
+	for _, step := range []struct{ ranges, want []netip.Prefix }{
+		{[]netip.Prefix{first, second}, []netip.Prefix{first, second}},
+		{nil, []netip.Prefix{first, second}}, // before they are known
+		{[]netip.Prefix{second}, []netip.Prefix{second}},
+	} {
+		if _, refused, err := r.ensure(step.ranges); err != nil || len(refused) > 0 {
+			t.Fatalf("%v: refused %v, error %v", step.ranges, refused, err)
+		}
+		got := destinations(t, r.link)
+		for _, p := range []netip.Prefix{first, second} {
+			if slices.Contains(got, p.String()) != slices.Contains(step.want, p) {
+				t.Errorf("with the ranges %v, routes to %v, want %v", step.ranges, got, step.want)
+			}
+		}
+		if !slices.Contains(got, "fe80::/64") {
+			t.Errorf("routes to %v, want the kernel's own to fe80::/64 among them", got)
+		}
+	}
+}
+
 // destinations returns the destinations of the routes by an interface.
 func destinations(t *testing.T, name string) []string {
 	t.Helper()

@@ -6,6 +6,7 @@ package dns
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/miekg/dns"
@@ -114,10 +115,10 @@ func cacheTTL(answer *dns.Msg) time.Duration {
 	case answer.Rcode != dns.RcodeSuccess && answer.Rcode != dns.RcodeNameError:
 		return 0
 	}
-	lowest := maxCached
-	if len(answer.Answer) == 0 && len(answer.Ns) == 0 {
-		lowest = 0 // without an SOA record, a negative answer is not cached (RFC 2308, section 5)
+	if len(answer.Answer) == 0 && !slices.ContainsFunc(answer.Ns, isSOA) {
+		return 0 // without an SOA record, a negative answer is not cached (RFC 2308, section 5)
 	}
+	lowest := maxCached
 	for _, record := range append(answer.Answer[:len(answer.Answer):len(answer.Answer)], answer.Ns...) {
 		ttl := record.Header().Ttl
 		if soa, ok := record.(*dns.SOA); ok {
@@ -127,6 +128,8 @@ func cacheTTL(answer *dns.Msg) time.Duration {
 	}
 	return max(lowest, minCached)
 }
+
+func isSOA(record dns.RR) bool { return record.Header().Rrtype == dns.TypeSOA }
 
 // aged returns a copy of an answer, with TTLs that are lower by its age, and not longer than answers are
 // cached.

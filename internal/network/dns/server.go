@@ -94,6 +94,10 @@ func (s *Server) fill(ctx context.Context, reply *dns.Msg, q question) {
 		return
 	}
 	if ip, ok := reverseAddress(q.name); ok && q.rrtype == dns.TypePTR {
+		if !s.zone.records.hasSynced() {
+			reply.Rcode = dns.RcodeServerFailure // the address may be the cluster's
+			return
+		}
 		if names := s.zone.hosts(ip); len(names) > 0 {
 			reply.Authoritative = true
 			reply.Answer = pointers(owner, names, recordTTL)

@@ -164,8 +164,10 @@ func TestAliases(t *testing.T) {
 func TestUnsynced(t *testing.T) {
 	s := newServer(t, clock.RealClock{}, nil)
 	s.zone.records.synced = append(s.zone.records.synced, func() bool { return false })
-	if reply := s.reply(t.Context(), query("web.shop.svc.cluster.local.", "A")); reply.Rcode != dns.RcodeServerFailure {
-		t.Error(reply)
+	for name, rrtype := range map[string]string{"web.shop.svc.cluster.local.": "A", "1.1.96.10.in-addr.arpa.": "PTR"} {
+		if reply := s.reply(t.Context(), query(name, rrtype)); reply.Rcode != dns.RcodeServerFailure {
+			t.Error(reply)
+		}
 	}
 }
 

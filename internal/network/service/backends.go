@@ -23,6 +23,8 @@ type Node struct {
 type backends struct {
 	// cluster are those for the traffic policy Cluster, local those for Local.
 	cluster, local []netip.AddrPort
+	// serving are all that are ready, or terminate and still serve.
+	serving []netip.AddrPort
 	// here are the addresses of all endpoints on this node.
 	here []netip.Addr
 	// anywhere is set if there is a usable endpoint on any node.
@@ -66,6 +68,7 @@ func choose(port v1.ServicePort, endpointSlices []*discoveryv1.EndpointSlice, f 
 	if len(ready) == 0 {
 		b.cluster = addressesOf(keep(all, endpoint.draining))
 	}
+	b.serving = addressesOf(keep(all, func(e endpoint) bool { return e.ready() || e.draining() }))
 	b.anywhere = len(b.cluster) > 0
 	here := keep(all, func(e endpoint) bool { return e.on(node) })
 	b.local = addressesOf(keep(here, endpoint.ready))

@@ -11,7 +11,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// Datagrams has the endpoints that may get UDP packets to an address and port of a Service.
+// Datagrams has the endpoints that may keep the flows of UDP packets to an address and port of a Service. These are all
+// that serve, also those that new flows do not go to: an open flow is not moved to a nearer endpoint, or away from one
+// that is terminating.
 type Datagrams struct {
 	// To has an invalid address if the port is open on all addresses of the node.
 	To        netip.Addr
@@ -38,23 +40,18 @@ func DatagramsOf(svc *v1.Service, endpointSlices []*discoveryv1.EndpointSlice, n
 }
 
 func (p portRules) datagrams(clusterIPs []netip.Addr) []Datagrams {
-	if len(clusterIPs) == 0 {
+	if len(clusterIPs) == 0 || len(p.backends.serving) == 0 {
 		return nil
 	}
 	var all []Datagrams
-	add := func(to netip.Addr, port int32, endpoints []netip.AddrPort) {
-		if len(endpoints) > 0 && port != 0 {
-			all = append(all, Datagrams{to, uint16(port), endpoints})
+	add := func(to netip.Addr, port int32) {
+		if port != 0 {
+			all = append(all, Datagrams{to, uint16(port), p.backends.serving})
 		}
 	}
-	for _, ip := range clusterIPs {
-		add(ip, p.port.Port, p.internal().endpoints)
+	for _, ip := range slices.Concat(clusterIPs, p.externalIPs()) {
+		add(ip, p.port.Port)
 	}
-	// Sources in the cluster may use all endpoints, whatever the external policy is.
-	outside := slices.Concat(p.target(p.externalLocal()).endpoints, p.target(false).endpoints)
-	for _, ip := range p.externalIPs() {
-		add(ip, p.port.Port, outside)
-	}
-	add(netip.Addr{}, p.port.NodePort, outside)
+	add(netip.Addr{}, p.port.NodePort)
 	return all
 }
