@@ -6,6 +6,7 @@ package compile
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -221,6 +222,7 @@ spec:
   rules:
   - matches: [{path: {type: Exact, value: /a}, method: GET, headers: [{name: x-y, value: "1"}], queryParams: [{name: q, type: RegularExpression, value: "[0-9]"}]}]
     timeouts: {request: 2s, backendRequest: 1s}
+    retry: {attempts: 3, backoff: 10ms, codes: [502, 503]}
     filters:
     - {type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: S, value: s}], add: [{name: A, value: a}], remove: [R]}}
     - {type: URLRewrite, urlRewrite: {hostname: h, path: {type: ReplacePrefixMatch, replacePrefixMatch: /b}}}
@@ -246,6 +248,9 @@ spec:
 	}
 	if b := rule.Action.Backends; len(b) != 2 || b[0].Weight != 9 || b[0].Refusal != nil || b[1].Weight != 1 || b[1].Refusal == nil || b[1].Refusal.Status != 500 {
 		t.Errorf("backends %+v", b)
+	}
+	if got, want := rule.Action.Retry, (&route.Retry{Attempts: 3, Backoff: 10 * time.Millisecond, Statuses: []int{502, 503}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("retries %+v, want %+v", got, want)
 	}
 	request.Query["q"] = []string{"55"}
 	if plain.Find(request) != nil {
