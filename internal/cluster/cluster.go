@@ -102,7 +102,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	if err := c.startNodes(ctx, steps); err != nil {
 		return nil, err
 	}
-	if err := c.startIngress(); err != nil {
+	if err := c.startIngress(ctx, steps); err != nil {
 		return nil, err
 	}
 	if err := c.awaitReady(ctx); err != nil {

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"context"
 	"net/netip"
 
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -13,6 +14,7 @@ import (
 	"github.com/kindred-project/kindred/internal/ingress"
 	"github.com/kindred-project/kindred/internal/ingress/compile"
 	"github.com/kindred-project/kindred/internal/machine"
+	"github.com/kindred-project/kindred/internal/part"
 )
 
 // Ingress configures the proxy of Ingresses.
@@ -22,8 +24,8 @@ type Ingress struct {
 	HTTPPort, HTTPSPort uint16
 }
 
-// startIngress starts the proxy of Ingresses if it is configured.
-func (c *Cluster) startIngress() error {
+// startIngress starts the proxy of Ingresses if it is configured, and waits until its ports are open.
+func (c *Cluster) startIngress(ctx context.Context, steps *steps) error {
 	config := c.config.Ingress
 	if config == nil {
 		return nil
@@ -55,5 +57,9 @@ func (c *Cluster) startIngress() error {
 	}
 	c.server.StartInformers()
 	c.parts.Start("ingress", proxy.Run)
+	if err := part.Await(ctx, proxy.Ready()); err != nil {
+		return err
+	}
+	steps.done("ingress")
 	return nil
 }

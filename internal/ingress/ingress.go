@@ -67,7 +67,9 @@ type Ingress struct {
 	secrets   cache.SharedIndexInformer
 	certs     compile.Certificates
 	wake      chan struct{}
-	synced    []cache.InformerSynced
+	synced    []cache.DoneChecker
+	// ready is closed when the ports have been opened once, or could not be.
+	ready chan struct{}
 	// reported has the problems that have an event, and failed the ports that a notice was given about.
 	reported map[compile.Problem]bool
 	failed   map[uint16]string
@@ -80,7 +82,7 @@ const retryInterval = 5 * time.Second
 
 // New returns the part. It listens on nothing before Run.
 func New(o Options) (*Ingress, error) {
-	i := &Ingress{options: o, wake: make(chan struct{}, 1), reported: map[compile.Problem]bool{}, failed: map[uint16]string{}, served: map[string]bool{}}
+	i := &Ingress{options: o, wake: make(chan struct{}, 1), ready: make(chan struct{}), reported: map[compile.Problem]bool{}, failed: map[uint16]string{}, served: map[string]bool{}}
 	if i.options.Notice == nil {
 		i.options.Notice = func(string) {}
 	}
@@ -95,20 +97,26 @@ func New(o Options) (*Ingress, error) {
 	return i, nil
 }
 
+// Ready returns a channel that is closed when the ports of Ingresses and Gateways have been opened once, or could not be.
+func (i *Ingress) Ready() <-chan struct{} { return i.ready }
+
 // Run serves until ctx is done.
 func (i *Ingress) Run(ctx context.Context) error {
 	go i.secrets.RunWithContext(ctx)
 	if i.gateways != nil {
 		go i.gateways.crds.RunWithContext(ctx)
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), i.synced...) {
+	if !cache.WaitFor(ctx, "", i.synced...) {
 		return nil
 	}
 	defer i.proxy.Close()
 	retry := i.options.Clock.NewTimer(retryInterval)
 	defer retry.Stop()
-	for {
+	for first := true; ; first = false {
 		err := errors.Join(i.ensureClass(ctx), i.update(ctx))
+		if first {
+			close(i.ready)
+		}
 		if err != nil && ctx.Err() == nil {
 			klog.V(2).InfoS("Ingress is incomplete, will retry", "reason", err.Error())
 			retry.Reset(retryInterval)

@@ -71,7 +71,7 @@ func (i *Ingress) watch(informer cache.SharedIndexInformer, same func(old, now a
 		DeleteFunc: func(o any) { note(last(o)) },
 	})
 	if err == nil {
-		i.synced = append(i.synced, registration.HasSynced)
+		i.synced = append(i.synced, registration.HasSyncedChecker())
 	}
 	return err
 }
