@@ -63,13 +63,14 @@ build: ## build bin/kindred
 
 lint: ## gofmt, go vet and staticcheck
 	@echo "gofmt"; unformatted=$$(git ls-files '*.go' | xargs gofmt -l); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
-	@echo "go vet"; go vet ./... && for m in kindredtest test/clients test/conformance test/gateway test/policyconformance test/servers/adapter; do (cd $$m && go vet ./...) || exit 1; done
-	@echo "staticcheck"; go run $(STATICCHECK) ./... && for m in kindredtest test/conformance test/gateway test/policyconformance; do (cd $$m && go run $(STATICCHECK) ./...) || exit 1; done
+	@echo "go vet"; go vet ./... && for m in kindredtest test/clients test/conformance test/gateway test/policyconformance test/policyoracle test/servers/adapter; do (cd $$m && go vet ./...) || exit 1; done
+	@echo "staticcheck"; go run $(STATICCHECK) ./... && for m in kindredtest test/conformance test/gateway test/policyconformance test/policyoracle; do (cd $$m && go run $(STATICCHECK) ./...) || exit 1; done
 
 unit: test-deps ## run the unit tests, concurrent packages with the race detector
 	@echo "unit tests with the race detector"; CGO_ENABLED=1 go test -race $(RACE)
 	@echo "unit tests"; go test $$(go list ./... | grep -v /test/scenarios | grep -vxF "$$(go list $(RACE))")
 	@echo "unit tests of the conformance runner"; cd test/conformance && go test ./...
+	@echo "NetworkPolicies compared with kube-network-policies"; cd test/policyoracle && go test ./...
 
 scenarios: test-deps build ## run the binary as a user would, with real containers
 	@echo "scenarios"; KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 30m ./test/scenarios/... ./test/crash

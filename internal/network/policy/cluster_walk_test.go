@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/kindred-project/kindred/internal/network/policy/policytest"
 )
 
 var port80 = intstr.FromInt32(80)
@@ -148,7 +150,7 @@ func TestClusterPoliciesCutEstablishedConnections(t *testing.T) {
 func TestKernelAcceptsFragmentsOfTiers(t *testing.T) {
 	m := newMachine(t)
 	for seed := range uint64(60) {
-		m.compiler.set(newWorld(seed).withTiers())
+		m.compiler.set(Objects(policytest.NewWorld(seed).WithTiers()))
 		m.write()
 	}
 }

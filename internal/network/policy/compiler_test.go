@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/network/nft"
+	"github.com/kindred-project/kindred/internal/network/policy/policytest"
 )
 
 // text prints fragments in a form for people.
@@ -163,7 +164,7 @@ func TestInvalidPolicy(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "spec.ingress[0]: ") || !strings.Contains(err.Error(), `"10.0.0.0"`) {
 		t.Errorf("error %v", err)
 	}
-	if kernelAllows(c.Changes(), conn{netip.MustParseAddr("10.0.0.0"), netip.MustParseAddr("10.0.0.1"), corev1.ProtocolTCP, 80}) {
+	if policytest.Load(c.Changes()).Allows(policytest.Connection{Client: netip.MustParseAddr("10.0.0.0"), Server: netip.MustParseAddr("10.0.0.1"), Protocol: corev1.ProtocolTCP, Port: 80}) {
 		t.Error("a rule without a valid peer allows a connection")
 	}
 	policy = policy.DeepCopy()

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kindred-project/kindred/internal/network/nft"
+	"github.com/kindred-project/kindred/internal/network/policy/policytest"
 	"github.com/kindred-project/kindred/test/netns"
 )
 
@@ -279,7 +280,7 @@ func TestBlocks(t *testing.T) {
 func TestKernelAcceptsFragments(t *testing.T) {
 	m := newMachine(t)
 	for seed := range uint64(60) {
-		if errs := m.compiler.set(newWorld(seed).objects()); len(errs) > 0 {
+		if errs := m.compiler.set(Objects(policytest.NewWorld(seed).Objects())); len(errs) > 0 {
 			t.Fatal(errs)
 		}
 		m.write()

@@ -1,7 +1,9 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+// Package policytest has random objects and connections for tests of NetworkPolicies, and an interpreter of the fragments that
+// package policy compiles. It does not import package policy, whose own tests import it.
+package policytest
 
 import (
 	"fmt"
@@ -9,20 +11,36 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
-// world makes random objects of a small universe, so that selectors, ports and addresses often meet.
-type world struct{ *rand.Rand }
+// Pods is the number of pods of a World.
+const Pods = 10
 
-func newWorld(seed uint64) world { return world{rand.New(rand.NewPCG(seed, 1))} }
+// Objects are the objects of a World. They convert to policy.Objects, which has the same fields.
+type Objects struct {
+	Namespaces []*corev1.Namespace
+	Pods       []*corev1.Pod
+	Slices     []*discoveryv1.EndpointSlice
+	Policies   []*networkingv1.NetworkPolicy
+	Nodes      []*corev1.Node
+	Cluster    []*v1alpha2.ClusterNetworkPolicy
+}
 
-func pick[T any](w world, from ...T) T { return from[w.IntN(len(from))] }
+// World makes random objects of a small universe, so that selectors, ports and addresses often meet.
+type World struct{ *rand.Rand }
 
-func (w world) labels() map[string]string {
+// NewWorld returns the World of a seed.
+func NewWorld(seed uint64) World { return World{rand.New(rand.NewPCG(seed, 1))} }
+
+func pick[T any](w World, from ...T) T { return from[w.IntN(len(from))] }
+
+func (w World) labels() map[string]string {
 	l := map[string]string{}
 	for _, key := range []string{"a", "b"} {
 		if w.IntN(3) > 0 {
@@ -32,7 +50,7 @@ func (w world) labels() map[string]string {
 	return l
 }
 
-func (w world) selector() *metav1.LabelSelector {
+func (w World) selector() *metav1.LabelSelector {
 	s := &metav1.LabelSelector{}
 	switch w.IntN(4) {
 	case 0:
@@ -45,12 +63,14 @@ func (w world) selector() *metav1.LabelSelector {
 	return s
 }
 
-func (w world) namespace(i int) *corev1.Namespace {
+// Namespace returns the namespace of a number, with random labels.
+func (w World) Namespace(i int) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i), Labels: w.labels()}}
 }
 
-// pod has an address of its own in each family, since it is decided elsewhere who has a contested one.
-func (w world) pod(i int) *corev1.Pod {
+// Pod returns the pod of a number, in one of three namespaces. It is on "node" or on "other". It has an address of its own in
+// each family, because package policy decides elsewhere which pod has a contested one.
+func (w World) Pod(i int) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Namespace: fmt.Sprint("n", i%3), Labels: w.labels()},
 		Spec:       corev1.PodSpec{NodeName: pick(w, "node", "node", "other"), HostNetwork: w.IntN(12) == 0},
@@ -68,11 +88,12 @@ func (w world) pod(i int) *corev1.Pod {
 	return p
 }
 
-func (w world) protocol() corev1.Protocol {
+func (w World) protocol() corev1.Protocol {
 	return pick(w, corev1.ProtocolTCP, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
 }
 
-func (w world) policy(i int) *networkingv1.NetworkPolicy {
+// Policy returns a random NetworkPolicy in one of three namespaces.
+func (w World) Policy(i int) *networkingv1.NetworkPolicy {
 	np := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("np", i), Namespace: fmt.Sprint("n", w.IntN(3))}}
 	np.Spec.PodSelector = *w.selector()
 	in, out := networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress
@@ -86,7 +107,7 @@ func (w world) policy(i int) *networkingv1.NetworkPolicy {
 	return np
 }
 
-func (w world) peers() (peers []networkingv1.NetworkPolicyPeer) {
+func (w World) peers() (peers []networkingv1.NetworkPolicyPeer) {
 	for range w.IntN(3) {
 		switch w.IntN(4) {
 		case 0:
@@ -104,7 +125,7 @@ func (w world) peers() (peers []networkingv1.NetworkPolicyPeer) {
 	return peers
 }
 
-func (w world) ports() (ports []networkingv1.NetworkPolicyPort) {
+func (w World) ports() (ports []networkingv1.NetworkPolicyPort) {
 	for range w.IntN(3) {
 		p := networkingv1.NetworkPolicyPort{Protocol: pick(w, nil, ptr.To(w.protocol()))}
 		switch w.IntN(4) {
@@ -120,28 +141,27 @@ func (w world) ports() (ports []networkingv1.NetworkPolicyPort) {
 	return ports
 }
 
-const podsOfWorld = 10
-
-func (w world) objects() Objects {
+// Objects returns random namespaces, pods and NetworkPolicies.
+func (w World) Objects() Objects {
 	var all Objects
 	for i := range 3 {
-		all.Namespaces = append(all.Namespaces, w.namespace(i))
+		all.Namespaces = append(all.Namespaces, w.Namespace(i))
 	}
-	for i := range podsOfWorld {
-		all.Pods = append(all.Pods, w.pod(i))
+	for i := range Pods {
+		all.Pods = append(all.Pods, w.Pod(i))
 	}
 	for i := range 1 + w.IntN(6) {
-		all.Policies = append(all.Policies, w.policy(i))
+		all.Policies = append(all.Policies, w.Policy(i))
 	}
 	return all
 }
 
-// connection returns a random connection between two addresses, given by their last numbers.
-func (w world) connection(from, to int) conn {
+// Connection returns a random connection between two addresses, given by their last numbers.
+func (w World) Connection(from, to int) Connection {
 	format := "10.0.0.%d"
 	if w.IntN(3) == 0 {
 		format = "fd00::%x"
 	}
 	address := func(n int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf(format, n)) }
-	return conn{address(from), address(to), w.protocol(), 79 + w.IntN(5)}
+	return Connection{address(from), address(to), w.protocol(), 79 + w.IntN(5)}
 }
