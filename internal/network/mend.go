@@ -24,22 +24,23 @@ func (n *Network) mend(ctx context.Context) {
 	}
 	was, err := n.ensureRoutes()
 	done("the routes to Services", was, err)
-	if n.watching.changedByOthers() {
-		n.mendRules(ctx, done)
-	}
-	if len(restored) > 0 {
-		klog.InfoS("Another program changed the node's network; it is restored", "parts", restored)
-	}
-}
-
-func (n *Network) mendRules(ctx context.Context, done func(part string, was bool, err error)) {
-	if n.options.PodNetwork != nil {
+	changed := n.watching.changedByOthers()
+	if n.options.PodNetwork != nil && (changed || legacyTables()) {
 		was, err := n.options.PodNetwork.EnsureFirewall(ctx)
 		if was {
 			n.peers.written = false
 		}
 		done("the rules that accept and masquerade packets of pods", was, err)
 	}
+	if changed {
+		n.mendTable(ctx, done)
+	}
+	if len(restored) > 0 {
+		klog.InfoS("Another program changed the node's network; it is restored", "parts", restored)
+	}
+}
+
+func (n *Network) mendTable(ctx context.Context, done func(part string, was bool, err error)) {
 	n.watching.check(func() bool {
 		intact, err := n.table.Intact(ctx)
 		done("the rules of Services and policies", !intact, err)

@@ -5,6 +5,7 @@ package network
 
 import (
 	"encoding/binary"
+	"os"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -62,4 +63,16 @@ func generation() (uint32, error) {
 		}
 	}
 	return 0, unix.ENODATA
+}
+
+// legacyTables reports whether iptables-legacy has tables, whose changes are no transactions of nftables. The kernel creates
+// a table when a program first lists or changes its rules.
+func legacyTables() bool {
+	for _, file := range []string{"/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"} {
+		// Without the kernel module, there is no file.
+		if names, err := os.ReadFile(file); err == nil && len(names) > 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -10,5 +10,6 @@
 //
 // Rules are never read back: nft prints some of them in a form that it would not accept. A new process
 // replaces what the previous one left in one transaction, and keeps only the elements that the kernel added
-// itself (session affinity).
+// itself (session affinity). They are lost if the previous one was of another version, with definitions that the
+// kernel does not change: then the transaction deletes the table first.
 package nft

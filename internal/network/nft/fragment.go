@@ -33,7 +33,7 @@ type Hook struct {
 	Priority knftables.BaseChainPriority
 }
 
-// Set defines a set or a map. The definition of a name never changes.
+// Set defines a set or a map. A process never changes the definition of a name.
 type Set struct {
 	// Type or TypeOf define the key, in nft's syntax, and in a map the value as well, after a colon:
 	// "ipv4_addr . inet_service : verdict".

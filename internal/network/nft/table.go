@@ -13,6 +13,7 @@ import (
 
 // Table is a table of the kernel, of the family inet. It is not safe for concurrent use.
 type Table struct {
+	name    string
 	nft     knftables.Interface
 	content *Content
 	// known reports whether the kernel has the content as last written.
@@ -34,11 +35,7 @@ func Open(name string) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newTable(nft), nil
-}
-
-func newTable(nft knftables.Interface) *Table {
-	return &Table{nft: nft, content: NewContent(), refused: map[string]Fragment{}}
+	return &Table{name: name, nft: nft, content: NewContent(), refused: map[string]Fragment{}}, nil
 }
 
 // Put replaces the fragment of a source. An empty fragment removes it.
@@ -47,7 +44,7 @@ func (t *Table) Put(source string, f Fragment) {
 	t.content.Put(source, f)
 }
 
-// Write changes the kernel's table into the content, in one transaction. If the kernel refuses it, it writes the
+// Write changes the kernel's table into the content, in one transaction. If the kernel refuses that, Write writes the
 // largest part of the content that the kernel accepts, and returns the sources that it left out. Fragments of
 // the source "" are needed by all others.
 func (t *Table) Write(ctx context.Context) ([]Refused, error) {
@@ -79,21 +76,22 @@ func (t *Table) Write(ctx context.Context) ([]Refused, error) {
 }
 
 // Check asks the kernel whether it would accept the content.
-func (t *Table) Check(ctx context.Context) error {
-	tx, err := t.replacement(ctx, t.content)
-	if err != nil {
-		return err
-	}
-	return t.nft.Check(ctx, tx)
-}
+func (t *Table) Check(ctx context.Context) error { return t.check(ctx, t.content) }
 
-// replace writes the whole content.
+// replace writes the whole content, whatever the kernel's table has. The table stays, for the elements that rules added.
+// If the kernel refuses that, one transaction deletes the table and creates it: the kernel does not change the
+// definition of a set or of a base chain, which may be that of another version of Kindred.
 func (t *Table) replace(ctx context.Context) error {
-	tx, err := t.replacement(ctx, t.content)
+	have, err := t.present(ctx)
 	if err != nil {
 		return err
 	}
-	if err := t.nft.Run(ctx, tx); err != nil {
+	tx := t.nft.NewTransaction()
+	t.content.replace(tx, have)
+	if err = t.nft.Run(ctx, tx); err != nil && ctx.Err() == nil {
+		err = t.nft.Run(ctx, t.recreation(t.content))
+	}
+	if err != nil {
 		return fmt.Errorf("writing the nftables table: %w", err)
 	}
 	t.content.written()
@@ -101,14 +99,13 @@ func (t *Table) replace(ctx context.Context) error {
 	return nil
 }
 
-func (t *Table) replacement(ctx context.Context, c *Content) (*knftables.Transaction, error) {
-	have, err := t.present(ctx)
-	if err != nil {
-		return nil, err
-	}
+// recreation returns a transaction that replaces the table by a new one.
+func (t *Table) recreation(c *Content) *knftables.Transaction {
 	tx := t.nft.NewTransaction()
-	c.replace(tx, have)
-	return tx, nil
+	tx.Add(&knftables.Table{}) // one that does not exist cannot be deleted
+	tx.Delete(&knftables.Table{})
+	c.replace(tx, present{})
+	return tx
 }
 
 // present returns the names of what the kernel's table has.
@@ -129,7 +126,7 @@ func (t *Table) isolate(ctx context.Context) ([]Refused, error) {
 			sources = append(sources, s)
 		}
 	}
-	if err := t.check(ctx, nil); err != nil {
+	if err := t.checkSources(ctx, nil); err != nil {
 		return nil, err // what all need is refused
 	}
 	return t.bisect(ctx, sources)
@@ -139,7 +136,7 @@ func (t *Table) bisect(ctx context.Context, sources []string) ([]Refused, error)
 	if len(sources) == 0 {
 		return nil, nil
 	}
-	err := t.check(ctx, sources)
+	err := t.checkSources(ctx, sources)
 	if err == nil {
 		return nil, nil
 	}
@@ -155,44 +152,20 @@ func (t *Table) bisect(ctx context.Context, sources []string) ([]Refused, error)
 	return append(first, second...), errors.Join(err1, err2)
 }
 
-// check asks the kernel whether it would accept the fragments of some sources.
-func (t *Table) check(ctx context.Context, sources []string) error {
+// checkSources asks the kernel whether it would accept the fragments of some sources.
+func (t *Table) checkSources(ctx context.Context, sources []string) error {
 	c := NewContent()
 	c.Put("", t.content.sources[""])
 	for _, s := range sources {
 		c.Put(s, t.content.sources[s])
 	}
-	tx, err := t.replacement(ctx, c)
-	if err != nil {
-		return err
-	}
-	return t.nft.Check(ctx, tx)
+	return t.check(ctx, c)
 }
 
-// Intact reports whether the kernel's table has the chains, sets, maps and numbers of rules that were written. It
-// does not compare elements.
-func (t *Table) Intact(ctx context.Context) (bool, error) {
-	have, err := t.present(ctx)
-	if err != nil {
-		return false, err
-	}
-	if len(have.chains) != len(t.content.chains.wanted) || len(have.sets)+len(have.maps) != len(t.content.sets.wanted) {
-		return false, nil
-	}
-	rules, err := t.nft.ListRules(ctx, "")
-	if err != nil {
-		return false, err
-	}
-	count := map[string]int{}
-	for _, r := range rules {
-		count[r.Chain]++
-	}
-	for name, c := range t.content.chains.wanted {
-		if count[name] != len(c.first.value.each()) {
-			return false, nil
-		}
-	}
-	return true, nil
+// check asks the kernel whether it would accept the content in a new table, so that what the present one has is not
+// blamed on a fragment.
+func (t *Table) check(ctx context.Context, c *Content) error {
+	return t.nft.Check(ctx, t.recreation(c))
 }
 
 // Forget makes the next Write replace the whole table, because another program has changed it.

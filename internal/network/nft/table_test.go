@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -128,9 +127,7 @@ func TestNewProcess(t *testing.T) {
 	old.Put("1", service(1, 1))
 	old.Put("2", service(2, 2))
 	write(t, old)
-	if out, err := exec.Command("nft", "add element inet kindred-test seen { 10.9.9.9 timeout 30m }").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	nft(t, "add element inet kindred-test seen { 10.9.9.9 timeout 30m }")
 
 	again, err := Open("kindred-test")
 	if err != nil {
@@ -171,26 +168,6 @@ func TestRefusedFragmentFailsAlone(t *testing.T) {
 	write(t, table)
 	if elements, _ := listed(t, table); len(elements) != 12 {
 		t.Errorf("got %v", elements)
-	}
-}
-
-func TestSomebodyElseFlushes(t *testing.T) {
-	for _, command := range []string{"flush ruleset", "flush chain inet kindred-test in", "delete table inet kindred-test"} {
-		table := kernel(t)
-		table.Put("", base())
-		table.Put("1", service(1, 1))
-		write(t, table)
-		if out, err := exec.Command("nft", command).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		if intact, err := table.Intact(context.Background()); err != nil || intact {
-			t.Errorf("%s: intact %t, %v", command, intact, err)
-		}
-		table.Forget()
-		write(t, table)
-		if intact, err := table.Intact(context.Background()); err != nil || !intact {
-			t.Errorf("%s: mended %t, %v", command, intact, err)
-		}
 	}
 }
 
