@@ -5,8 +5,6 @@ package core
 
 import (
 	"context"
-	"net/http"
-	"net/url"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,45 +70,5 @@ func TestServiceProxy(t *testing.T) {
 				t.Errorf("%s, want %s", got, tc.want)
 			}
 		})
-	}
-}
-
-type agentAt struct {
-	NodeConnections
-	url            string
-	toAgent, toAny http.RoundTripper
-}
-
-func (a agentAt) Agent(context.Context, string, bool) (*url.URL, http.RoundTripper, error) {
-	u, err := url.Parse(a.url)
-	return u, a.toAgent, err
-}
-
-func (a agentAt) Proxy() http.RoundTripper { return a.toAny }
-
-func TestNodeProxy(t *testing.T) {
-	toAgent, toAny := &http.Transport{}, &http.Transport{}
-	for name, tc := range map[string]struct {
-		agent, id, want string
-		by              http.RoundTripper
-	}{
-		"the agent":                                  {"https://192.0.2.1:10250", "node", "https://192.0.2.1:10250", toAgent},
-		"the agent, by its port":                     {"https://192.0.2.1:10250", "http:node:10250", "https://192.0.2.1:10250", toAgent},
-		"another port":                               {"https://192.0.2.1:10250", "http:node:9100", "http://192.0.2.1:9100", toAny},
-		"an agent on loopback":                       {"https://127.0.0.1:10250", "node", "https://127.0.0.1:10250", toAgent},
-		"another port on loopback":                   {"https://127.0.0.1:10250", "http:node:2379", "", nil},
-		"a host name, which may resolve to loopback": {"https://localhost:10250", "http:node:2379", "", nil},
-		"invalid name":                               {"https://192.0.2.1:10250", "a:b:c:d", "", nil},
-	} {
-		got, by, err := (&nodeProxy{agentAt{url: tc.agent, toAgent: toAgent, toAny: toAny}}).location(context.Background(), tc.id)
-		if tc.want == "" {
-			if err == nil {
-				t.Errorf("%s: got %s, want an error", name, got)
-			}
-			continue
-		}
-		if err != nil || got.String() != tc.want || by != tc.by {
-			t.Errorf("%s: %v, %v", name, got, err)
-		}
 	}
 }
