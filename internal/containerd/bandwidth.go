@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"path/filepath"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -18,14 +17,7 @@ import (
 // LimitBandwidth limits what the pod of a sandbox receives and sends, in bits per second; 0 is no limit. The limits are
 // token bucket filters (tc-tbf(8)) at both ends of the pod's interface, and end with it.
 func (n Network) LimitBandwidth(sandbox string, ingress, egress int64) error {
-	files, err := filepath.Glob(filepath.Join(cniResults, n.names.Network+"-"+sandbox+"-*"))
-	if err != nil {
-		return err
-	}
-	if len(files) == 0 {
-		return fmt.Errorf("sandbox %s is not in the pod network", sandbox)
-	}
-	interfaces, err := interfacesOf(files[0])
+	interfaces, err := n.interfacesOfSandbox(sandbox)
 	if err != nil {
 		return err
 	}

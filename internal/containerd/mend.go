@@ -102,6 +102,18 @@ func (n Network) connectPods() error {
 // for the machine's.
 type cniInterface struct{ Name, Mac, Sandbox string }
 
+// interfacesOfSandbox returns the interfaces of the pod of a sandbox.
+func (n Network) interfacesOfSandbox(sandbox string) ([]cniInterface, error) {
+	files, err := filepath.Glob(filepath.Join(cniResults, n.names.Network+"-"+sandbox+"-*"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("sandbox %s is not in the pod network", sandbox)
+	}
+	return interfacesOf(files[0])
+}
+
 // interfacesOf returns the interfaces of a pod, given the file with the result of its plugins; none if the pod is gone.
 func interfacesOf(file string) ([]cniInterface, error) {
 	content, err := os.ReadFile(file)

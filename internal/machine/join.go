@@ -107,8 +107,9 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 		awaitPod = services.AwaitPod
 	}
 	var limitBandwidth func(sandbox string, ingress, egress int64) error
+	var announcePod func(sandbox string) error
 	if m.bridge.Bridge != "" {
-		limitBandwidth = m.bridge.LimitBandwidth
+		limitBandwidth, announcePod = m.bridge.LimitBandwidth, m.bridge.AnnouncePod
 	}
 	return node.New(node.Options{
 		Name:           m.options.Name,
@@ -128,6 +129,7 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 		Version:        part.KubernetesVersion(),
 		AwaitPod:       awaitPod,
 		LimitBandwidth: limitBandwidth,
+		AnnouncePod:    announcePod,
 		Clock:          m.options.Clock,
 	})
 }

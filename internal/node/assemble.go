@@ -94,6 +94,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		RuntimeHandler: a.runtimeHandler,
 		AwaitPod:       o.AwaitPod,
 		LimitBandwidth: o.LimitBandwidth,
+		AnnouncePod:    o.AnnouncePod,
 	}
 	clean = func(keep func(types.UID) bool) {
 		for _, remove := range []func(context.Context, func(types.UID) bool) error{a.claims.RemoveOrphans, volumes.RemoveOrphans} {

@@ -58,6 +58,9 @@ type Options struct {
 	// LimitBandwidth limits what the pod of a sandbox receives and sends, in bits per second; 0 is no limit. If it is nil,
 	// the container runtime decides what the annotations of a pod mean.
 	LimitBandwidth func(sandbox string, ingress, egress int64) error
+	// AnnouncePod makes the node and its pods forget the hardware address of a former pod with an address of this sandbox.
+	// It is nil if the pod network is not Kindred's.
+	AnnouncePod func(sandbox string) error
 	// Labels are set on the Node object at each start of the agent, Taints only when it is created.
 	Labels map[string]string
 	Taints []v1.Taint

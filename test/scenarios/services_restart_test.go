@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -93,19 +94,21 @@ func (f *traffic) record(began time.Time, err error) {
 // flows waits until so many more requests have been answered.
 func (s *session) flows(f *traffic, requests int) {
 	s.Helper()
-	first := f.count()
+	first, _ := f.count()
 	s.eventually(f.what, func() error {
-		if n := f.count() - first; n < requests {
-			return fmt.Errorf("%d of %d requests answered", n, requests)
+		answered, failures := f.count()
+		if n := answered - first; n < requests {
+			return fmt.Errorf("%d of %d requests answered; failures: %v", n, requests, failures)
 		}
 		return nil
 	})
 }
 
-func (f *traffic) count() int {
+// count returns how many requests have been answered since the last check, and the failures.
+func (f *traffic) count() (answered int, failures []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.answered
+	return f.answered, slices.Clone(f.failures)
 }
 
 // check fails if a request failed, and starts a new record.

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
@@ -59,6 +60,11 @@ func (w *Worker) runSandbox(ctx context.Context, t task) error {
 			return err
 		}
 	}
-	_, err = w.parts.Runtime.Service().RunPodSandbox(ctx, config, handler)
+	sandbox, err := w.parts.Runtime.Service().RunPodSandbox(ctx, config, handler)
+	if err == nil && w.parts.AnnouncePod != nil && !t.pod.Spec.HostNetwork {
+		if err := w.parts.AnnouncePod(sandbox); err != nil {
+			klog.FromContext(ctx).Error(err, "The pod may not be reached for a minute if its address is that of a former pod", "pod", klog.KObj(t.pod))
+		}
+	}
 	return err
 }

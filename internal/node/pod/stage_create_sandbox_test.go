@@ -37,6 +37,30 @@ func TestCreateSandbox(t *testing.T) {
 	}
 }
 
+// TestCreateSandboxAnnouncesPod: a failure to announce is no failure of the pod.
+func TestCreateSandboxAnnouncesPod(t *testing.T) {
+	for name, tt := range map[string]struct {
+		hostNetwork bool
+		want        []string
+	}{
+		"pod network":  {false, []string{"sandbox-1"}},
+		"host network": {true, nil},
+	} {
+		pod := testPod()
+		pod.Spec.HostNetwork = tt.hostNetwork
+		s := newStageTest(t, pod)
+		var announced []string
+		s.parts.AnnouncePod = func(sandbox string) error {
+			announced = append(announced, sandbox)
+			return errors.New("no such interface")
+		}
+		s.do(Action{Kind: CreateSandbox, Attempt: 1})
+		if diff := cmp.Diff(tt.want, announced); diff != "" || len(s.memory.Failures) > 0 {
+			t.Errorf("%s: failures %v, announced (-want +got):\n%s", name, s.memory.Failures, diff)
+		}
+	}
+}
+
 func TestCreateSandboxFails(t *testing.T) {
 	const message = "Failed to create pod sandbox: no network"
 	for _, call := range []string{"Ensure", "RunPodSandbox"} {

@@ -57,6 +57,9 @@ type Parts struct {
 	// LimitBandwidth limits what the pod of a sandbox receives and sends, in bits per second; 0 is no limit. It is nil if
 	// the pod network is not Kindred's.
 	LimitBandwidth func(sandbox string, ingress, egress int64) error
+	// AnnouncePod makes the node and its pods forget the hardware address of a former pod with an address of this sandbox.
+	// It is nil if the pod network is not Kindred's.
+	AnnouncePod func(sandbox string) error
 }
 
 // Worker runs one pod.
