@@ -104,6 +104,9 @@ type Options struct {
 	// becomes a link to the node agent's directory. If empty, drivers must be given the directory
 	// node in DataDir.
 	KubeletDir string
+	// KubeletConfig is a file with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) for this machine's node. Fields
+	// that have no effect are reported to Notice.
+	KubeletConfig string
 	// PodCIDR is the range of this node's pods; a free /24 of 10.244.0.0/16 if
 	// empty. ServiceCIDR is the range of ClusterIPs; 10.96.0.0/16 if empty. Both may
 	// have an IPv6 range after a comma. If one has, pods have an IPv6 address too, of a free

@@ -197,6 +197,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"unknown API version": {DataDir: "x", RuntimeConfig: map[string]string{"apps/v1beta9": "true"}},
 		"needed API version":  {DataDir: "x", RuntimeConfig: map[string]string{"apps/v1": "false"}},
 		"kubelet, no node":    {DataDir: "x", KubeletDir: "/var/lib/kubelet", NoNode: true},
+		"kubelet config":      {DataDir: "x", KubeletConfig: "/does/not/exist"},
 		"kubelet directory":   {DataDir: "x", KubeletDir: "kubelet"},
 		"ingress off":         {DataDir: "x", IngressHTTPPort: 8080},
 		"ingress address":     {DataDir: "x", Ingress: true, IngressAddress: "localhost"},

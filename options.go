@@ -23,6 +23,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/authorization"
 	"github.com/kindred-project/kindred/internal/cluster"
 	"github.com/kindred-project/kindred/internal/datadir"
+	kubeletconfig "github.com/kindred-project/kindred/internal/node/config"
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
@@ -99,6 +100,9 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	if err := config.Encryption.Check(ctx); err != nil {
 		return config, invalid("%v", err)
 	}
+	if config.Kubelet, err = o.kubelet(); err != nil {
+		return config, err
+	}
 	config.NodeName, err = o.nodeName()
 	return config, err
 }
@@ -131,6 +135,8 @@ func (o Options) checkEndpoints() error {
 		return invalid("a kubelet directory is given, but this machine is to be no node")
 	case o.KubeletDir != "" && !filepath.IsAbs(o.KubeletDir):
 		return invalid("kubelet directory %q is not an absolute path", o.KubeletDir)
+	case o.KubeletConfig != "" && o.NoNode:
+		return invalid("a kubelet configuration is given, but this machine is to be no node")
 	case o.DNSHosts != "" && (o.NoDNS || o.NoNode):
 		return invalid("a hosts file for DNS is given, but this machine is to serve no DNS")
 	case o.ClusterNetworkPolicies && o.NoNode:
@@ -185,6 +191,18 @@ func (o Options) ingress() (*cluster.Ingress, error) {
 	var err error
 	if config.Address, err = netip.ParseAddr(o.IngressAddress); err != nil {
 		return nil, invalid("address %q of Ingresses is not an IP address", o.IngressAddress)
+	}
+	return config, nil
+}
+
+// kubelet returns the configuration of the node's agent.
+func (o Options) kubelet() (*kubeletconfig.Configuration, error) {
+	if o.KubeletConfig == "" {
+		return kubeletconfig.Default(), nil
+	}
+	config, err := kubeletconfig.Load(o.KubeletConfig)
+	if err != nil {
+		return nil, invalid("%v", err)
 	}
 	return config, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/authentication"
 	"github.com/kindred-project/kindred/internal/auth/authorization"
 	"github.com/kindred-project/kindred/internal/datadir"
+	kubeletconfig "github.com/kindred-project/kindred/internal/node/config"
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
@@ -44,6 +45,8 @@ type Config struct {
 	// KubeletDir is a link to the node agent's directory that the agent uses as its root; empty means
 	// none.
 	KubeletDir string
+	// Kubelet is the configuration of the node's agent.
+	Kubelet *kubeletconfig.Configuration
 	// RuntimeEndpoint is the CRI endpoint of the user's container runtime; empty means a private
 	// containerd.
 	RuntimeEndpoint string

@@ -59,7 +59,7 @@ func prepareMachine(ctx context.Context, config Config, steps *steps) *machine.M
 		return nil
 	}
 	return machine.Prepare(ctx, machine.Options{
-		Dir: config.Dir, Name: config.NodeName, KubeletDir: config.KubeletDir, RuntimeEndpoint: config.RuntimeEndpoint,
+		Dir: config.Dir, Name: config.NodeName, KubeletDir: config.KubeletDir, Kubelet: config.Kubelet, RuntimeEndpoint: config.RuntimeEndpoint,
 		PodCIDRs: config.PodCIDRs, ServiceCIDRs: config.ServiceCIDRs, LoadBalancerPools: config.LoadBalancerPools,
 		DNS: config.DNS, DNSHosts: config.DNSHosts, ClusterNetworkPolicies: config.ClusterNetworkPolicies,
 		Clock: config.Clock, Step: steps.done, Notice: config.Notice,

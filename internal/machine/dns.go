@@ -13,9 +13,6 @@ import (
 	"github.com/kindred-project/kindred/internal/network/dns"
 )
 
-// clusterDomain is the domain of the names of Services and pods.
-const clusterDomain = "cluster.local"
-
 // dnsIndex is the place of the address of the DNS servers in the range of ClusterIPs, as in clusters that
 // kubeadm sets up.
 const dnsIndex = 10
@@ -92,7 +89,7 @@ func (m *Machine) startDNS(ctx context.Context, sockets *dnsSockets, routed bool
 // serveDNS starts the server and what publishes its address.
 func (m *Machine) serveDNS(publisher *dns.Publisher, clusterIP netip.Addr, sockets dns.Sockets) error {
 	server, err := dns.New(dns.Options{
-		Informers: m.api.Informers, Domain: clusterDomain, ResolvConf: resolvConf(), Hosts: m.options.DNSHosts,
+		Informers: m.api.Informers, Domain: m.options.Kubelet.ClusterDomain, ResolvConf: m.resolvConf(), Hosts: m.options.DNSHosts,
 		Own: []netip.Addr{sockets.Address().Addr(), clusterIP}, Clock: m.options.Clock,
 	})
 	if err != nil {
@@ -105,7 +102,10 @@ func (m *Machine) serveDNS(publisher *dns.Publisher, clusterIP netip.Addr, socke
 }
 
 // resolvConf returns the file with the resolvers of this machine.
-func resolvConf() string {
+func (m *Machine) resolvConf() string {
+	if configured := m.options.Kubelet.ResolverConfig; configured != nil {
+		return *configured
+	}
 	return dns.ResolvConf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/datadir"
+	kubeletconfig "github.com/kindred-project/kindred/internal/node/config"
 	"github.com/kindred-project/kindred/internal/part"
 )
 
@@ -27,6 +28,8 @@ type Options struct {
 	Name string
 	// KubeletDir is a link to the agent's directory that the agent uses as its root; empty means none.
 	KubeletDir string
+	// Kubelet is the configuration of the agent; nil means the default.
+	Kubelet *kubeletconfig.Configuration
 	// RuntimeEndpoint is the CRI endpoint of the user's container runtime; empty means a private containerd.
 	RuntimeEndpoint string
 	// PodCIDRs are the ranges of the node's pods, at most one of each IP family; the pod network chooses a free one for

@@ -14,6 +14,7 @@ import (
 	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/network"
+	kubeletconfig "github.com/kindred-project/kindred/internal/node/config"
 	"github.com/kindred-project/kindred/internal/part"
 )
 
@@ -52,9 +53,15 @@ type Machine struct {
 // Prepare starts the pod network and the container runtime in the background, and examines the kernel: this takes
 // longest and does not depend on the API.
 func Prepare(ctx context.Context, o Options) *Machine {
+	if o.Kubelet == nil {
+		o.Kubelet = kubeletconfig.Default()
+	}
 	m := &Machine{
 		options: o, endpoint: o.RuntimeEndpoint,
 		networkDone: make(chan struct{}), rulesDone: make(chan struct{}), runtimeDone: make(chan struct{}),
+	}
+	for _, line := range o.Kubelet.Ignored {
+		m.notice(line)
 	}
 	m.names, m.networkErr = containerd.NamesFor(o.Dir.ID())
 	if m.networkErr != nil || m.endpoint != "" {

@@ -73,11 +73,11 @@ func New(options Options) (*Agent, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
 	defer cancel()
-	service, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint(options.Endpoint).WithConnectionTimeout(requestLimit).WithTracerProvider(nil).Build(ctx)
+	service, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint(options.Endpoint).WithConnectionTimeout(options.Config.RuntimeRequestTimeout.Duration).WithTracerProvider(nil).Build(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the container runtime at %s does not respond: %w", options.Endpoint, err)
 	}
-	images, err := criclient.NewRemoteImageServiceBuilder().WithEndpoint(options.Endpoint).WithConnectionTimeout(requestLimit).WithTracerProvider(nil).Build(ctx)
+	images, err := criclient.NewRemoteImageServiceBuilder().WithEndpoint(options.Endpoint).WithConnectionTimeout(options.Config.RuntimeRequestTimeout.Duration).WithTracerProvider(nil).Build(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the image service at %s does not respond: %w", options.Endpoint, err)
 	}

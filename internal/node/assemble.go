@@ -64,13 +64,16 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Store: a.records, Client: o.Client, Node: o.Name, Clock: o.Clock, Changed: a.pods.Wake,
 		NoCDI: noCDI(a.registration.reporter.version),
 	})
-	rotator := logs.NewRotator(logs.RotatorOptions{Reopen: a.runtime.ReopenContainerLog, Clock: o.Clock})
+	rotator := logs.NewRotator(logs.RotatorOptions{
+		Reopen: a.runtime.ReopenContainerLog, Clock: o.Clock,
+		MaxSize: o.Config.LogMaxSize(), MaxFiles: int(*o.Config.ContainerLogMaxFiles), Period: o.Config.ContainerLogMonitorInterval.Duration,
+	})
 	go rotator.Run(ctx)
 	services := factory.Core().V1().Services()
 	parts = &pod.Parts{
 		Host: criconfig.Host{
 			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.registration.reporter.machine.memory,
-			DNS: criconfig.DNS{Servers: o.ClusterDNS, Domain: o.ClusterDomain, ResolvConf: o.ResolvConf},
+			DNS: criconfig.DNS{Servers: o.ClusterDNS, Domain: o.Config.ClusterDomain, ResolvConf: o.ResolvConf},
 		},
 		Runtime:     a.view,
 		RuntimeName: a.registration.reporter.version.RuntimeName,

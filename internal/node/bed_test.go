@@ -74,7 +74,7 @@ func newBed(t *testing.T) *bed {
 	}
 	b := &bed{T: t, client: versioned(fake.NewClientset()), options: Options{
 		Name: nodeName, Endpoint: r.Endpoint, RootDir: filepath.Join(dir, "node"), Owner: names.ID,
-		CgroupParent: names.PodCgroup, IPs: []string{"127.0.0.1"}, ClusterDNS: []string{"10.0.0.10"}, ClusterDomain: "cluster.local",
+		CgroupParent: names.PodCgroup, IPs: []string{"127.0.0.1"}, ClusterDNS: []string{"10.0.0.10"},
 		Version: "v1.37.1",
 	}}
 	b.options.Client = b.client

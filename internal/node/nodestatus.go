@@ -23,7 +23,6 @@ import (
 
 // The documented limits of a Node's image list.
 const (
-	maxImages     = 50
 	maxImageNames = 5
 )
 
@@ -44,7 +43,7 @@ type reporter struct {
 // conditions and the fields of other clients come from old.
 func (r *reporter) status(ctx context.Context, old *v1.NodeStatus, now time.Time) v1.NodeStatus {
 	s := *old.DeepCopy()
-	s.Capacity, s.Allocatable = r.machine.capacity(r.options.MaxPods)
+	s.Capacity, s.Allocatable = r.machine.capacity(int64(r.options.Config.MaxPods))
 	keepExtended(s.Capacity, old.Capacity)
 	keepExtended(s.Allocatable, old.Allocatable)
 	s.Addresses = r.addresses()
@@ -106,7 +105,11 @@ func (r *reporter) imageList(ctx context.Context) []v1.ContainerImage {
 		return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(a.Id, b.Id))
 	})
 	var list []v1.ContainerImage
-	for _, image := range images[:min(len(images), maxImages)] {
+	limit := len(images)
+	if most := int(*r.options.Config.NodeStatusMaxImages); most >= 0 { // -1 means all
+		limit = min(limit, most)
+	}
+	for _, image := range images[:limit] {
 		names := slices.Concat(image.RepoDigests, image.RepoTags)
 		list = append(list, v1.ContainerImage{Names: names[:min(len(names), maxImageNames)], SizeBytes: int64(image.Size)})
 	}

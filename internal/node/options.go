@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/version"
 	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/node/config"
 )
 
 // Options are the identity of the node and what its agent depends on.
@@ -46,8 +48,6 @@ type Options struct {
 	API netip.AddrPort
 	// ClusterDNS are the cluster's DNS servers.
 	ClusterDNS []string
-	// ClusterDomain is the cluster's domain. Defaults to cluster.local.
-	ClusterDomain string
 	// ResolvConf is the node's resolver configuration. Defaults to /etc/resolv.conf.
 	ResolvConf string
 	// PodCIDRs are the node's pod ranges, which a new Node object gets.
@@ -64,8 +64,8 @@ type Options struct {
 	// Labels are set on the Node object at each start of the agent, Taints only when it is created.
 	Labels map[string]string
 	Taints []v1.Taint
-	// MaxPods is the maximum number of pods. Defaults to 110.
-	MaxPods int64
+	// Config is the agent's configuration. Defaults to [config.Default].
+	Config *config.Configuration
 	// Version is reported as kubeletVersion. Defaults to the binary's.
 	Version string
 	// Clock defaults to the real clock.
@@ -73,9 +73,6 @@ type Options struct {
 	// Recorder records events. Defaults to one that writes them through Client.
 	Recorder record.EventRecorder
 }
-
-// defaultMaxPods is the documented default of the kubelet.
-const defaultMaxPods = 110
 
 func (o Options) withDefaults() (Options, error) {
 	switch {
@@ -92,14 +89,11 @@ func (o Options) withDefaults() (Options, error) {
 	case len(o.IPs) == 0:
 		return o, errors.New("the node needs an IP address")
 	}
-	if o.ClusterDomain == "" {
-		o.ClusterDomain = "cluster.local"
-	}
 	if o.ResolvConf == "" {
 		o.ResolvConf = "/etc/resolv.conf"
 	}
-	if o.MaxPods == 0 {
-		o.MaxPods = defaultMaxPods
+	if o.Config == nil {
+		o.Config = config.Default()
 	}
 	if o.Version == "" {
 		o.Version = version.Get().GitVersion
@@ -116,20 +110,13 @@ const (
 	// case an event was missed.
 	relistPeriod = 15 * time.Second
 	relistJitter = 0.5
-	// statusPeriod is the interval at which an unchanged Node status is written. statusCheck is how often the
-	// status is computed, unreadyCheck the same until the node is ready.
-	statusPeriod = 5 * time.Minute
-	statusCheck  = 10 * time.Second
+	// unreadyCheck is how often the Node's status is computed until the node is ready.
 	unreadyCheck = 100 * time.Millisecond
-	// leaseDuration and leaseRenewal are the kubelet's.
-	leaseDuration = 40 * time.Second
-	leaseRenewal  = 10 * time.Second
+	// leaseRenewals is how often the lease is renewed while it lasts, as by the kubelet.
+	leaseRenewals = 4
 	// registerRetry is the pause before the Node is registered again.
 	registerRetry = 200 * time.Millisecond
 	connectLimit  = 10 * time.Second
-	// requestLimit is the kubelet's default of runtimeRequestTimeout. A container whose start takes longer has failed, so
-	// that a busy machine must not reach it.
-	requestLimit = 2 * time.Minute
 	// leaveLimit is the time that an agent that stops waits for actions that must finish.
 	leaveLimit = 1500 * time.Millisecond
 )

@@ -90,8 +90,9 @@ func (s *registration) keepLease(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	lease.NewController(s.options.Clock, s.options.Client, s.options.Name, int32(leaseDuration/time.Second), nil,
-		leaseRenewal, s.options.Name, v1.NamespaceNodeLease, s.setLeaseOwner).Run(ctx)
+	seconds := s.options.Config.NodeLeaseDurationSeconds
+	lease.NewController(s.options.Clock, s.options.Client, s.options.Name, seconds, nil,
+		time.Duration(seconds)*time.Second/leaseRenewals, s.options.Name, v1.NamespaceNodeLease, s.setLeaseOwner).Run(ctx)
 }
 
 // pause waits for d. It returns false if ctx ends first.
@@ -170,7 +171,7 @@ func (s *registration) initial() *v1.Node {
 	return node
 }
 
-// keepStatus writes the status when it has changed, and otherwise every statusPeriod. It calls ready
+// keepStatus writes the status when it has changed, and otherwise every nodeStatusReportFrequency. It calls ready
 // each time that it finds the node ready in the API. Until the node is first ready, it checks more often,
 // because the runtime's network may take some seconds to start.
 func (s *registration) keepStatus(ctx context.Context, ready func()) {
@@ -182,7 +183,7 @@ func (s *registration) keepStatus(ctx context.Context, ready func()) {
 		}
 		if isReady {
 			ready()
-			pause = statusCheck
+			pause = s.options.Config.NodeStatusUpdateFrequency.Duration
 		}
 		select {
 		case <-ctx.Done():
@@ -196,7 +197,7 @@ func (s *registration) keepStatus(ctx context.Context, ready func()) {
 func (s *registration) sync(ctx context.Context) (ready bool, err error) {
 	node, now := s.current(), s.options.Clock.Now()
 	status := s.reporter.status(ctx, &node.Status, now)
-	if sameStatus(&node.Status, &status) && now.Sub(s.sent) < statusPeriod {
+	if sameStatus(&node.Status, &status) && now.Sub(s.sent) < s.options.Config.NodeStatusReportFrequency.Duration {
 		return isReady(node), nil
 	}
 	updated, err := s.patch(ctx, node, status)

@@ -20,6 +20,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kindred-project/kindred/internal/node/config"
 )
 
 // fakeRuntime is the part of CRI that a reporter reads.
@@ -47,7 +49,7 @@ func (f *fakeRuntime) Close(context.Context) error { return nil }
 
 func newRegistration(client *fake.Clientset, runtime *fakeRuntime, clock *testingclock.FakeClock, record func(eventType, reason, message string)) *registration {
 	options := Options{
-		Name: nodeName, Client: client, IPs: []string{"192.0.2.1"}, ServePort: 10250, PodCIDRs: []string{"10.244.0.0/24"}, MaxPods: 110, Version: "v1.37.1",
+		Name: nodeName, Client: client, IPs: []string{"192.0.2.1"}, ServePort: 10250, PodCIDRs: []string{"10.244.0.0/24"}, Config: config.Default(), Version: "v1.37.1",
 		Labels: map[string]string{"role": "all"}, Clock: clock,
 	}
 	return &registration{options: options, record: record, changed: make(chan struct{}, 1), reporter: &reporter{
@@ -155,7 +157,7 @@ func TestNodeStatusIsWrittenOnlyWhenItMatters(t *testing.T) {
 		if _, err := s.sync(ctx); err != nil {
 			t.Fatal(err)
 		}
-		clock.Step(statusCheck)
+		clock.Step(10 * time.Second)
 	}
 	if got := writes(); got != 2 {
 		t.Errorf("%d writes in ten minutes, want 2", got)
@@ -163,7 +165,7 @@ func TestNodeStatusIsWrittenOnlyWhenItMatters(t *testing.T) {
 	if err := client.CoreV1().Nodes().Delete(ctx, nodeName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	clock.Step(statusPeriod)
+	clock.Step(5 * time.Minute)
 	if _, err := s.sync(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -22,13 +22,6 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The defaults of upstream's kubelet.
-const (
-	defaultMaxSize  = 10 << 20
-	defaultMaxFiles = 5
-	defaultPeriod   = 10 * time.Second
-)
-
 const (
 	stampSuffix      = "20060102-150405"
 	compressedSuffix = ".gz"
@@ -40,12 +33,11 @@ type RotatorOptions struct {
 	// Reopen makes the runtime reopen the container's log file (CRI ReopenContainerLog).
 	Reopen func(ctx context.Context, containerID string) error
 	Clock  clock.WithTicker
-	// MaxSize is the size in bytes at which a file is rotated, 10 MiB if zero.
+	// MaxSize is the size in bytes at which a file is rotated.
 	MaxSize int64
-	// MaxFiles is the number of files of a log, including the current one, 5 if zero. The
-	// minimum is 2.
+	// MaxFiles is the number of files of a log, including the current one; at least 2.
 	MaxFiles int
-	// Period is the time between two checks of the sizes, 10 s if zero.
+	// Period is the time between two checks of the sizes.
 	Period time.Duration
 }
 
@@ -59,16 +51,6 @@ type Rotator struct {
 
 // NewRotator returns a Rotator, which does nothing before Run.
 func NewRotator(options RotatorOptions) *Rotator {
-	if options.MaxSize == 0 {
-		options.MaxSize = defaultMaxSize
-	}
-	if options.MaxFiles == 0 {
-		options.MaxFiles = defaultMaxFiles
-	}
-	options.MaxFiles = max(options.MaxFiles, 2)
-	if options.Period == 0 {
-		options.Period = defaultPeriod
-	}
 	return &Rotator{options: options, paths: map[string]string{}}
 }
 

@@ -19,6 +19,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
+const period = 10 * time.Second
+
 type rotation struct {
 	*Rotator
 	clock  *clocktesting.FakeClock
@@ -38,7 +40,7 @@ func newRotation(t *testing.T) *rotation {
 			}
 			return os.WriteFile(r.path, nil, 0o600)
 		},
-		Clock: r.clock, MaxSize: 10, MaxFiles: 3,
+		Clock: r.clock, MaxSize: 10, MaxFiles: 3, Period: period,
 	})
 	r.Start("id", r.path)
 	return r
@@ -153,7 +155,7 @@ func TestRunChecksEachPeriod(t *testing.T) {
 	for !r.clock.HasWaiters() {
 		time.Sleep(time.Millisecond)
 	}
-	r.clock.Step(defaultPeriod)
+	r.clock.Step(period)
 	for deadline := time.Now().Add(10 * time.Second); len(r.files(t)) != 2; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("never rotated")

@@ -1,0 +1,91 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+// Fields that a file sets are kept, the others get their defaults.
+func TestParse(t *testing.T) {
+	c, err := Parse([]byte(head + "maxPods: 20\nevictionHard: {memory.available: 1Gi}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.MaxPods != 20 || c.EvictionHard["memory.available"] != "1Gi" || len(c.EvictionHard) != 1 {
+		t.Errorf("maxPods %d, evictionHard %v: the file's values are lost", c.MaxPods, c.EvictionHard)
+	}
+	if c.NodeStatusReportFrequency.Duration != 5*time.Minute {
+		t.Errorf("nodeStatusReportFrequency %v, want the default", c.NodeStatusReportFrequency.Duration)
+	}
+}
+
+// A configuration without a file is that of a file without fields.
+func TestDefault(t *testing.T) {
+	c, err := Parse([]byte(head))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.TypeMeta = c.TypeMeta
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got %+v, want %+v", c, want)
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                `apiVersion and kind are "" and ""`,
+		"kind: Pod":                       `kind`,
+		head + "maxpod: 3":                `unknown field "maxpod"`,
+		head + "maxPods: many":            "cannot unmarshal",
+		head + "maxPods: -1":              "maxPods is -1, and must be at least 0",
+		head + "maxPods: [":               "did not find expected node content",
+		head + "maxPods: 1\nmaxPods: 2":   "already set",
+		head + "containerLogMaxSize: ten": `containerLogMaxSize is "ten"`,
+		head + "containerLogMaxFiles: 1":  "containerLogMaxFiles is 1",
+	} {
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want %q in it", text, err, want)
+		}
+	}
+}
+
+// A field without effect is named, once, and no other.
+func TestIgnored(t *testing.T) {
+	c, err := Parse([]byte(head + "maxPods: 20\nkubeAPIQPS: 5\ntlsCertFile: /cert\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Ignored) != 2 || !strings.Contains(c.Ignored[0], "kubeAPIQPS") || !strings.Contains(c.Ignored[1], "tlsCertFile") {
+		t.Errorf("got %q", c.Ignored)
+	}
+}
+
+// Each field that is said to have no effect exists.
+func TestFieldsExist(t *testing.T) {
+	var names []string
+	for field := range reflect.TypeFor[kubeletv1beta1.KubeletConfiguration]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	for name := range withoutEffect {
+		if !slices.Contains(names, name) {
+			t.Errorf("KubeletConfiguration has no field %s", name)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(head + "evictionHard: {memory.available: 1Gi}"))
+	f.Fuzz(func(_ *testing.T, text []byte) { _, _ = Parse(text) })
+}

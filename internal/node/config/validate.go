@@ -1,0 +1,38 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+)
+
+// validate returns what is wrong with a configuration, or nil. The package that uses a field parses it; validate calls the
+// same parser, so that a mistake is found at the start.
+func validate(c *kubeletv1beta1.KubeletConfiguration) error {
+	return errors.Join(
+		atLeast("maxPods", int64(c.MaxPods), 0),
+		atLeast("nodeLeaseDurationSeconds", int64(c.NodeLeaseDurationSeconds), 1),
+		atLeast("nodeStatusMaxImages", int64(*c.NodeStatusMaxImages), -1),
+		atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2),
+		positiveQuantity("containerLogMaxSize", c.ContainerLogMaxSize),
+	)
+}
+
+func atLeast(field string, value, minimum int64) error {
+	if value < minimum {
+		return fmt.Errorf("%s is %d, and must be at least %d", field, value, minimum)
+	}
+	return nil
+}
+
+func positiveQuantity(field, value string) error {
+	if quantity, err := resource.ParseQuantity(value); err != nil || quantity.Sign() <= 0 {
+		return fmt.Errorf("%s is %q, and must be a positive quantity such as 10Mi", field, value)
+	}
+	return nil
+}
