@@ -34,6 +34,12 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
+// Check returns what is wrong with the options, as Start would, and starts nothing.
+func (o Options) Check(ctx context.Context) error {
+	_, err := o.resolve(ctx)
+	return err
+}
+
 // resolve applies defaults and validates the options.
 func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	config := cluster.Config{

@@ -26,6 +26,8 @@ node. "kindred up" starts it, "kindred kubectl" talks to it.`,
 	addDataDirFlag(root)
 	root.AddCommand(
 		newUp(version),
+		newInstall(version),
+		newUninstall(),
 		newKubectl(),
 		newTree(),
 		newWhy(),

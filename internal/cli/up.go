@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred"
+	"github.com/kindred-project/kindred/internal/systemd"
 )
 
 func newUp(version string) *cobra.Command {
@@ -42,13 +43,18 @@ started again without disturbing them. "kindred reset" removes everything.`,
 			return up(cmd, options)
 		},
 	}
+	inSections(cmd, upFlags(&options))
+	return cmd
+}
+
+// upFlags returns the flags of "kindred up", which set options.
+func upFlags(options *kindred.Options) *cliflag.NamedFlagSets {
 	sections := &cliflag.NamedFlagSets{}
-	addClusterFlags(sections.FlagSet("cluster"), &options)
+	addClusterFlags(sections.FlagSet("cluster"), options)
 	addAuthenticationFlags(sections.FlagSet("authentication"), &options.Authentication)
 	addAuthorizationFlags(sections.FlagSet("authorization"), &options.Authorization)
 	addAuditFlags(sections.FlagSet("audit"), options.Audit)
-	inSections(cmd, sections)
-	return cmd
+	return sections
 }
 
 // addClusterFlags adds the flags of the cluster and its node.
@@ -158,6 +164,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	began := clock.RealClock{}.Now()
 	options.Progress = func(step string, took time.Duration) {
 		printf(cmd, "  %-36s %5d ms\n", step, took.Milliseconds())
+		notify(cmd, systemd.Status("starting: "+step))
 	}
 	options.Notice = func(line string) { printf(cmd, "%s\n", line) }
 	closeLog, err := logTo(options.DataDir)
@@ -176,6 +183,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	}
 	printf(cmd, "ready in %d ms\n", clock.RealClock{}.Since(began).Milliseconds())
 	printf(cmd, "export KUBECONFIG=%s\n", cluster.Kubeconfig())
+	notify(cmd, systemd.Ready+"\n"+systemd.Status("API at "+cluster.Server()))
 	tuneGC()
 	settled := clock.RealClock{}.After(settling)
 	for {
@@ -183,12 +191,20 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 		case <-settled:
 			freeStart()
 		case <-ctx.Done():
+			notify(cmd, systemd.Stopping)
 			cluster.Stop()
 			return nil
 		case err := <-cluster.Failed():
 			cluster.Stop()
 			return err
 		}
+	}
+}
+
+// notify notifies systemd, if it started this process. A failure does not stop a cluster that works.
+func notify(cmd *cobra.Command, state string) {
+	if err := systemd.Notify(state); err != nil {
+		printf(cmd, "%v\n", err)
 	}
 }
 
