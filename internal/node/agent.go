@@ -34,6 +34,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/podresources"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/shutdown"
 	"github.com/kindred-project/kindred/internal/node/volume"
 	"github.com/kindred-project/kindred/internal/node/workers"
 )
@@ -46,6 +47,7 @@ type Agent struct {
 
 	registration *registration
 	pods         *workers.Set
+	shutdown     *shutdown.Manager
 	view         *runtime.Runtime
 	cgroups      *cgroup.Manager
 	records      *dra.Store      // of prepared claims
@@ -95,8 +97,17 @@ func New(options Options) (*Agent, error) {
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
 	a.pods = workers.New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
+		if refusal := a.shutdown.Refuse(); refusal != nil {
+			return refusal
+		}
 		return admission.Check(klog.FromContext(ctx), a.registration.current(), p, admission.LoadOf(others))
 	})
+	a.shutdown = shutdown.New(shutdown.Options{
+		Config: &options.Config.KubeletConfiguration, Connect: shutdown.Connect, Pods: a.pods, Clock: options.Clock,
+		Changed: a.registration.check,
+		Event:   func(eventType, reason, message string) { a.registration.record(eventType, reason, message) },
+	})
+	a.registration.reporter.shutdown = a.shutdown.Problem
 	return a, nil
 }
 
@@ -138,6 +149,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	ready := make(chan struct{})
 	running.Go(func() { a.registration.keepStatus(ctx, sync.OnceFunc(func() { close(ready) })) })
 	running.Go(func() { a.watchPods(ctx, ready, clean) })
+	running.Go(func() { a.shutdown.Run(ctx) })
 
 	<-ctx.Done()
 	running.Wait()

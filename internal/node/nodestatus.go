@@ -37,6 +37,8 @@ type reporter struct {
 	version *runtimeapi.VersionResponse
 	// inUse returns the volumes that must stay attached to the node.
 	inUse func() []v1.UniqueVolumeName
+	// shutdown returns why the node is not ready: an imminent shutdown, or nil.
+	shutdown func() error
 }
 
 // status computes the status from the machine and the runtime. The transition times of unchanged
@@ -53,7 +55,7 @@ func (r *reporter) status(ctx context.Context, old *v1.NodeStatus, now time.Time
 	s.VolumesInUse = r.inUse()
 	runtimeStatus, err := r.runtime.Status(ctx, false)
 	r.features(&s, runtimeStatus)
-	s.Conditions = r.conditions(old.Conditions, readyProblem(runtimeStatus, err), now)
+	s.Conditions = r.conditions(old.Conditions, errors.Join(readyProblem(runtimeStatus, err), r.shutdown()), now)
 	return s
 }
 

@@ -53,8 +53,9 @@ func newRegistration(client *fake.Clientset, runtime *fakeRuntime, clock *testin
 		Labels: map[string]string{"role": "all"}, Clock: clock,
 	}
 	return &registration{options: options, record: record, changed: make(chan struct{}, 1), reporter: &reporter{
-		inUse:   func() []v1.UniqueVolumeName { return nil },
-		options: options, runtime: runtime, images: runtime, version: &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.6.20"},
+		shutdown: func() error { return nil },
+		inUse:    func() []v1.UniqueVolumeName { return nil },
+		options:  options, runtime: runtime, images: runtime, version: &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.6.20"},
 		machine: machine{cpus: 2, memory: 1 << 30, disk: 1 << 40, kernel: "6.1", osImage: "Debian"},
 	}}
 }

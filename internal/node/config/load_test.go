@@ -44,15 +44,19 @@ func TestDefault(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                `apiVersion and kind are "" and ""`,
-		"kind: Pod":                       `kind`,
-		head + "maxpod: 3":                `unknown field "maxpod"`,
-		head + "maxPods: many":            "cannot unmarshal",
-		head + "maxPods: -1":              "maxPods is -1, and must be at least 0",
-		head + "maxPods: [":               "did not find expected node content",
-		head + "maxPods: 1\nmaxPods: 2":   "already set",
-		head + "containerLogMaxSize: ten": `containerLogMaxSize is "ten"`,
-		head + "containerLogMaxFiles: 1":  "containerLogMaxFiles is 1",
+		"":                                           `apiVersion and kind are "" and ""`,
+		"kind: Pod":                                  `kind`,
+		head + "maxpod: 3":                           `unknown field "maxpod"`,
+		head + "maxPods: many":                       "cannot unmarshal",
+		head + "maxPods: -1":                         "maxPods is -1, and must be at least 0",
+		head + "maxPods: [":                          "did not find expected node content",
+		head + "maxPods: 1\nmaxPods: 2":              "already set",
+		head + "containerLogMaxSize: ten":            `containerLogMaxSize is "ten"`,
+		head + "containerLogMaxFiles: 1":             "containerLogMaxFiles is 1",
+		head + "shutdownGracePeriod: 1ms":            "shutdownGracePeriod is 1ms, and must be 0 or at least 1s",
+		head + "shutdownGracePeriodCriticalPods: 2s": "may be at most shutdownGracePeriod, which is 0s",
+		head + "shutdownGracePeriod: 9s\nshutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 1}]": "only one of them may be",
+		head + "shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: -1}]":                         "has -1 seconds for priority 1",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q in it", text, err, want)

@@ -6,6 +6,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -20,7 +21,30 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		atLeast("nodeStatusMaxImages", int64(*c.NodeStatusMaxImages), -1),
 		atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2),
 		positiveQuantity("containerLogMaxSize", c.ContainerLogMaxSize),
+		validateShutdown(c),
 	)
+}
+
+// validateShutdown checks the periods of a graceful shutdown, of which upstream allows two forms.
+func validateShutdown(c *kubeletv1beta1.KubeletConfiguration) error {
+	total, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration
+	for field, period := range map[string]time.Duration{"shutdownGracePeriod": total, "shutdownGracePeriodCriticalPods": critical} {
+		if period != 0 && period < time.Second {
+			return fmt.Errorf("%s is %v, and must be 0 or at least 1s", field, period)
+		}
+	}
+	for _, p := range c.ShutdownGracePeriodByPodPriority {
+		if p.ShutdownGracePeriodSeconds < 0 {
+			return fmt.Errorf("shutdownGracePeriodByPodPriority has %d seconds for priority %d, and must have at least 0", p.ShutdownGracePeriodSeconds, p.Priority)
+		}
+	}
+	switch {
+	case critical > total:
+		return fmt.Errorf("shutdownGracePeriodCriticalPods is %v, and may be at most shutdownGracePeriod, which is %v", critical, total)
+	case total > 0 && len(c.ShutdownGracePeriodByPodPriority) > 0:
+		return errors.New("shutdownGracePeriod and shutdownGracePeriodByPodPriority are both set, and only one of them may be")
+	}
+	return nil
 }
 
 func atLeast(field string, value, minimum int64) error {

@@ -96,6 +96,14 @@ type Refusal struct {
 	Reason, Message string
 }
 
+// Termination is the end of an admitted pod that the node itself decides.
+type Termination struct {
+	// Refusal is the reason and the message of the pod's status, and the message of its condition DisruptionTarget.
+	Refusal
+	// Grace is the most that containers get to stop; their pod may have a shorter grace period.
+	Grace time.Duration
+}
+
 // Memory is what a worker knows about its pod and cannot read from the runtime. It does not
 // survive the agent: Remember rebuilds what matters from the API's status.
 type Memory struct {
@@ -103,6 +111,8 @@ type Memory struct {
 	Rejected *Refusal
 	// Expired is set once activeDeadlineSeconds are over.
 	Expired *Refusal
+	// Terminated is set once the node has ended the pod; see Worker.Terminate.
+	Terminated *Termination
 	// VolumesReady is set by PrepareVolumes, ClaimsReady by PrepareClaims, Released by Release and
 	// Cleaned by Clean. ClaimsReleased is set by Release even if it failed to release something else.
 	VolumesReady   bool
@@ -310,7 +320,7 @@ func (d *decision) expire() {
 
 // mustStop reports whether the pod is over or is to stop. Once true, it stays true.
 func (d *decision) mustStop(phase v1.PodPhase) bool {
-	return d.deleting() || !d.Memory.StoppingSince.IsZero() || d.Memory.Rejected != nil || d.Memory.Expired != nil ||
+	return d.deleting() || !d.Memory.StoppingSince.IsZero() || d.Memory.Rejected != nil || d.Memory.Expired != nil || d.Memory.Terminated != nil ||
 		IsOver(d.Pod.Status.Phase) || IsOver(phase) || d.allDone()
 }
 

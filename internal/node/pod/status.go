@@ -29,7 +29,7 @@ func (d *decision) status() v1.PodStatus {
 	s.InitContainerStatuses = d.containerStatuses(d.Pod.Spec.InitContainers, initContainer)
 	s.ContainerStatuses = d.containerStatuses(d.Pod.Spec.Containers, appContainer)
 	s.EphemeralContainerStatuses = d.containerStatuses(ephemeralSpecs(d.Pod), ephemeralContainer)
-	over := d.deleting() || d.Memory.Expired != nil || IsOver(d.Pod.Status.Phase)
+	over := d.deleting() || d.Memory.Expired != nil || d.Memory.Terminated != nil || IsOver(d.Pod.Status.Phase)
 	s.Phase = phaseOf(d.Pod, &s, over && !d.anythingRuns(), d.anyAppRanInSandbox())
 	if IsOver(s.Phase) && !over && d.anyAppChanged() {
 		s.Phase = v1.PodRunning // it was stopped in order to restart it, whatever its exit code
@@ -134,6 +134,23 @@ func (d *decision) applyFinalPhase(s *v1.PodStatus) {
 	if d.Memory.Expired != nil && !IsOver(api.Phase) {
 		s.Phase, s.Reason, s.Message = v1.PodFailed, d.Memory.Expired.Reason, d.Memory.Expired.Message
 	}
+	if d.Memory.Terminated != nil && !IsOver(api.Phase) {
+		s.Phase, s.Reason, s.Message = v1.PodFailed, d.Memory.Terminated.Reason, d.Memory.Terminated.Message
+		s.Conditions = append(slices.DeleteFunc(s.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget }), d.disrupted())
+	}
+}
+
+// disrupted returns the condition of a pod that the node has ended.
+func (d *decision) disrupted() v1.PodCondition {
+	c := v1.PodCondition{
+		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, ObservedGeneration: d.Pod.Generation,
+		Reason: v1.PodReasonTerminationByKubelet, Message: d.Memory.Terminated.Message,
+		LastTransitionTime: metav1.NewTime(d.Now).Rfc3339Copy(),
+	}
+	if old := conditionOf(d.Old.Conditions, c.Type); old != nil && old.Status == c.Status {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	return c
 }
 
 // anyAppRanInSandbox reports whether an app container has run in the current sandbox.

@@ -158,8 +158,15 @@ func probeGrace(c *v1.Container, kind ProbeKind) *int64 {
 }
 
 // grace returns the grace period of a pod that is to stop: that of its deletion, or 0 if the API no
-// longer has the pod (a forced deletion).
+// longer has the pod (a forced deletion). A node that ends the pod may allow less.
 func (d *decision) grace() time.Duration {
+	if t := d.Memory.Terminated; t != nil {
+		return min(d.ownGrace(), t.Grace)
+	}
+	return d.ownGrace()
+}
+
+func (d *decision) ownGrace() time.Duration {
 	switch {
 	case d.Deleted:
 		return 0

@@ -73,6 +73,7 @@ type Worker struct {
 	pod      *v1.Pod // with the allocated resources in its spec
 	resize   Resize
 	deleted  bool
+	finished bool // as in Output
 	rejected *Refusal
 	status   v1.PodStatus
 	results  []result
@@ -147,6 +148,26 @@ func (w *Worker) RuntimeChanged() {
 	w.stale = true
 	w.mu.Unlock()
 	w.Wake()
+}
+
+// Terminate ends the pod: its containers stop within the time of t, and its phase becomes Failed. The first
+// call decides.
+func (w *Worker) Terminate(t Termination) {
+	w.mu.Lock()
+	w.results = append(w.results, result{apply: func(m *Memory) {
+		if m.Terminated == nil {
+			m.Terminated = &t
+		}
+	}})
+	w.mu.Unlock()
+	w.Wake()
+}
+
+// Finished reports whether nothing of the pod runs, its volumes are released, and the API has its final phase.
+func (w *Worker) Finished() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.finished && (w.deleted || IsOver(w.pod.Status.Phase))
 }
 
 // Wake requests another round.
@@ -286,7 +307,7 @@ func (w *Worker) observe(ctx context.Context) error {
 // publish makes the status visible to the node's own readers and has the writer write it.
 func (w *Worker) publish(pod *v1.Pod, deleted bool, out Output) {
 	w.mu.Lock()
-	w.status = out.Status
+	w.status, w.finished = out.Status, out.Finished
 	w.mu.Unlock()
 	if !deleted {
 		w.writer.set(pod, out.Status, out.Finished && pod.DeletionTimestamp != nil)
@@ -324,7 +345,7 @@ func (w *Worker) launch(ctx context.Context, pod *v1.Pod, action Action) {
 	w.inFlight[key] = flight{action: action, cancel: cancel}
 	stage, task := stageOf(action.Kind), w.taskOf(pod, action)
 	run := func() {
-		w.finished(result{key: key, apply: stage.run(w, ctx, task)})
+		w.hand(result{key: key, apply: stage.run(w, ctx, task)})
 	}
 	if stage.finish {
 		w.toFinish.Go(run)
@@ -347,8 +368,8 @@ func (w *Worker) taskOf(pod *v1.Pod, action Action) task {
 	return task{Action: action, pod: pod, memory: w.memory, seen: w.seen}
 }
 
-// finished hands a result to the loop, which must read the runtime again.
-func (w *Worker) finished(r result) {
+// hand hands a result to the loop, which must read the runtime again.
+func (w *Worker) hand(r result) {
 	w.mu.Lock()
 	w.results = append(w.results, r)
 	w.stale = true

@@ -90,6 +90,26 @@ func (s *Set) Wake(uid types.UID) {
 // Has reports whether the pod has a worker.
 func (s *Set) Has(uid types.UID) bool { return s.worker(uid) != nil }
 
+// Active returns the pods that may run.
+func (s *Set) Active() []*v1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.table.active()
+}
+
+// Terminate ends a pod; see pod.Worker.Terminate.
+func (s *Set) Terminate(uid types.UID, t pod.Termination) {
+	if w := s.worker(uid); w != nil {
+		w.Terminate(t)
+	}
+}
+
+// Finished reports whether nothing of the pod runs and its volumes are released.
+func (s *Set) Finished(uid types.UID) bool {
+	w := s.worker(uid)
+	return w == nil || w.Finished()
+}
+
 // Pods returns all pods with their newest statuses.
 func (s *Set) Pods() []*v1.Pod {
 	s.mu.Lock()
