@@ -162,9 +162,13 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	defer stop()
 	context.AfterFunc(ctx, stop) // A second signal ends the process at once.
 	began := clock.RealClock{}.Now()
+	notifier, err := systemd.TakeNotifier()
+	if err != nil {
+		return err
+	}
 	options.Progress = func(step string, took time.Duration) {
 		printf(cmd, "  %-36s %5d ms\n", step, took.Milliseconds())
-		notify(cmd, systemd.Status("starting: "+step))
+		notify(cmd, notifier, systemd.Status("starting: "+step))
 	}
 	options.Notice = func(line string) { printf(cmd, "%s\n", line) }
 	closeLog, err := logTo(options.DataDir)
@@ -183,7 +187,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	}
 	printf(cmd, "ready in %d ms\n", clock.RealClock{}.Since(began).Milliseconds())
 	printf(cmd, "export KUBECONFIG=%s\n", cluster.Kubeconfig())
-	notify(cmd, systemd.Ready+"\n"+systemd.Status("API at "+cluster.Server()))
+	notify(cmd, notifier, systemd.Ready+"\n"+systemd.Status("API at "+cluster.Server()))
 	tuneGC()
 	settled := clock.RealClock{}.After(settling)
 	for {
@@ -191,7 +195,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 		case <-settled:
 			freeStart()
 		case <-ctx.Done():
-			notify(cmd, systemd.Stopping)
+			notify(cmd, notifier, systemd.Stopping)
 			cluster.Stop()
 			return nil
 		case err := <-cluster.Failed():
@@ -202,8 +206,8 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 }
 
 // notify notifies systemd, if it started this process. A failure does not stop a cluster that works.
-func notify(cmd *cobra.Command, state string) {
-	if err := systemd.Notify(state); err != nil {
+func notify(cmd *cobra.Command, notifier systemd.Notifier, state string) {
+	if err := notifier.Notify(state); err != nil {
 		printf(cmd, "%v\n", err)
 	}
 }

@@ -160,8 +160,7 @@ func TestUnitText(t *testing.T) {
 }
 
 func TestNotify(t *testing.T) {
-	t.Setenv("NOTIFY_SOCKET", "")
-	if err := Notify(Ready); err != nil {
+	if err := (Notifier{}).Notify(Ready); err != nil {
 		t.Errorf("without systemd: %v", err)
 	}
 	path := filepath.Join(t.TempDir(), "notify")
@@ -171,8 +170,12 @@ func TestNotify(t *testing.T) {
 	}
 	defer socket.Close()
 	t.Setenv("NOTIFY_SOCKET", path)
+	notifier, err := TakeNotifier()
+	if left, found := os.LookupEnv("NOTIFY_SOCKET"); err != nil || found {
+		t.Errorf("the variable is still %q, %v", left, err)
+	}
 	for _, state := range []string{Ready, Stopping} {
-		if err := Notify(state); err != nil {
+		if err := notifier.Notify(state); err != nil {
 			t.Fatal(err)
 		}
 		got := make([]byte, 100)
