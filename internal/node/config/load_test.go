@@ -62,7 +62,16 @@ func TestParseErrors(t *testing.T) {
 
 // A field without effect is named, once, and no other.
 func TestIgnored(t *testing.T) {
-	c, err := Parse([]byte(head + "maxPods: 20\nkubeAPIQPS: 5\ntlsCertFile: /cert\n"))
+	c, err := Parse([]byte(head + `maxPods: 20
+kubeAPIQPS: 5
+tlsCertFile: /cert
+# Defaults, as tools write them out:
+kubeAPIBurst: 100
+volumePluginDir: ""
+logging: {flushFrequency: 0, options: {json: {infoBufferSize: "0"}}, verbosity: 0}
+systemCgroups: null
+clusterDNS: []
+`))
 	if err != nil {
 		t.Fatal(err)
 	}
