@@ -66,18 +66,21 @@ func besideRuntime(ctx context.Context, b *bench) (pods, calls []pair, err error
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range podRuns {
-		start, stop, err := onePod(ctx, client, fmt.Sprintf("pod-%d", i))
-		if err != nil {
-			return nil, nil, err
+	err = c.profiled(ctx, func() error {
+		for i := range podRuns {
+			start, stop, err := onePod(ctx, client, fmt.Sprintf("pod-%d", i))
+			if err != nil {
+				return err
+			}
+			call, err := runtime.one(ctx, fmt.Sprintf("call-%d", i))
+			if err != nil {
+				return err
+			}
+			pods, calls = append(pods, pair{start, stop}), append(calls, call)
 		}
-		call, err := runtime.one(ctx, fmt.Sprintf("call-%d", i))
-		if err != nil {
-			return nil, nil, err
-		}
-		pods, calls = append(pods, pair{start, stop}), append(calls, call)
-	}
-	return pods, calls, nil
+		return nil
+	})
+	return pods, calls, err
 }
 
 // manyBesideRuntime measures the start of many pods at once, divided by that of as many sandboxes and containers.
@@ -95,7 +98,11 @@ func manyBesideRuntime(ctx context.Context, b *bench) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	pods, err := startMany(ctx, client, manyPods)
+	var pods time.Duration
+	err = c.profiled(ctx, func() (err error) {
+		pods, err = startMany(ctx, client, manyPods)
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}

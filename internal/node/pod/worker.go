@@ -324,7 +324,7 @@ func (w *Worker) launch(ctx context.Context, pod *v1.Pod, action Action) {
 	w.inFlight[key] = flight{action: action, cancel: cancel}
 	stage, task := stageOf(action.Kind), w.taskOf(pod, action)
 	run := func() {
-		w.finished(result{key: key, apply: stage.run(w, ctx, task)})
+		w.finished(result{key: key, apply: stage.run(w, ctx, task)}, stage.changes)
 	}
 	if stage.finish {
 		w.toFinish.Go(run)
@@ -347,11 +347,11 @@ func (w *Worker) taskOf(pod *v1.Pod, action Action) task {
 	return task{Action: action, pod: pod, memory: w.memory, seen: w.seen}
 }
 
-// finished hands a result to the loop, which must read the runtime again.
-func (w *Worker) finished(r result) {
+// finished hands a result to the loop, which reads the runtime again if the action has changed something there.
+func (w *Worker) finished(r result, changes bool) {
 	w.mu.Lock()
 	w.results = append(w.results, r)
-	w.stale = true
+	w.stale = w.stale || changes
 	w.mu.Unlock()
 	w.Wake()
 }
