@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/network"
 	"github.com/kindred-project/kindred/internal/node"
 	"github.com/kindred-project/kindred/internal/node/serve"
@@ -131,8 +132,14 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 		AwaitPod:       awaitPod,
 		LimitBandwidth: limitBandwidth,
 		AnnouncePod:    announcePod,
+		PinnedImages:   m.pinnedImages,
 		Clock:          m.options.Clock,
 	})
+}
+
+// pinnedImages returns the names of images that the agent never removes.
+func (m *Machine) pinnedImages(ctx context.Context) ([]string, error) {
+	return containerd.PinnedImages(ctx, m.endpoint)
 }
 
 // root returns the root directory of the agent.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/admission"
 	"github.com/kindred-project/kindred/internal/node/cgroup"
 	"github.com/kindred-project/kindred/internal/node/dra"
+	"github.com/kindred-project/kindred/internal/node/garbage"
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/podresources"
@@ -51,6 +53,9 @@ type Agent struct {
 	records      *dra.Store      // of prepared claims
 	claims       *dra.Manager    // once Run has begun
 	volumes      *volume.Manager // likewise
+	unusedImages *garbage.Images
+	leftPods     *garbage.Sweeper
+	inAPI        atomic.Pointer[func(types.UID) bool] // see hasPod
 	ready        chan struct{}
 }
 
@@ -118,7 +123,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer stopEvents()
 
 	factory := informers.NewSharedInformerFactory(a.options.Client, 0)
-	parts, clean := a.assemble(ctx, factory)
+	parts := a.assemble(ctx, factory)
 	a.pods.Start(ctx, parts)
 	factory.Start(ctx.Done())
 
@@ -137,7 +142,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	running.Go(func() { a.watchSelf(ctx) })
 	ready := make(chan struct{})
 	running.Go(func() { a.registration.keepStatus(ctx, sync.OnceFunc(func() { close(ready) })) })
-	running.Go(func() { a.watchPods(ctx, ready, clean) })
+	running.Go(func() { a.watchPods(ctx, ready) })
 
 	<-ctx.Done()
 	running.Wait()
@@ -198,8 +203,8 @@ func (a *Agent) watchSelf(ctx context.Context) {
 }
 
 // watchPods watches the pods that are bound to the node. Once all are known it takes over the pods of
-// the runtime, and from then on compares API and runtime periodically.
-func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}, clean func(keep func(types.UID) bool)) {
+// the runtime, and from then on compares API and runtime periodically and removes garbage.
+func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}) {
 	inRuntime, err := a.podsInRuntime(ctx)
 	if err != nil {
 		return // ctx ended
@@ -237,7 +242,11 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}, clean func
 		return false
 	}
 	a.relist(ctx, inAPI)
-	clean(func(uid types.UID) bool { return inAPI(uid) || a.pods.Has(uid) })
+	a.inAPI.Store(&inAPI)
+	var collecting sync.WaitGroup
+	defer collecting.Wait()
+	collecting.Go(func() { a.leftPods.Run(ctx) })
+	collecting.Go(func() { a.unusedImages.Run(ctx) })
 	select {
 	case <-ctx.Done():
 		return

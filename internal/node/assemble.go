@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/informers"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/csi"
@@ -30,9 +28,8 @@ import (
 	"github.com/kindred-project/kindred/internal/node/volume"
 )
 
-// assemble builds the parts that pod workers use. clean gives up the claims and removes the volumes on
-// disk of all pods but those to keep.
-func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFactory) (parts *pod.Parts, clean func(keep func(types.UID) bool)) {
+// assemble builds the parts that pod workers use, and those that remove what they leave.
+func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFactory) *pod.Parts {
 	o := a.options
 	layout := rootdir.Layout{Root: o.RootDir}
 	allocatable := func() v1.ResourceList { return a.registration.current().Status.Allocatable }
@@ -69,8 +66,14 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		MaxSize: o.Config.LogMaxSize(), MaxFiles: int(*o.Config.ContainerLogMaxFiles), Period: o.Config.ContainerLogMonitorInterval.Duration,
 	})
 	go rotator.Run(ctx)
+	a.leftPods = a.podGarbage(volumes)
+	images := image.New(ctx, image.Options{
+		Service: a.images, Secrets: store, Recorder: o.Recorder, Clock: o.Clock,
+		RecordsDir: filepath.Join(o.RootDir, "images"), Used: func(id string) { a.unusedImages.Used(id) },
+	})
+	a.unusedImages = a.imageGarbage(images)
 	services := factory.Core().V1().Services()
-	parts = &pod.Parts{
+	return &pod.Parts{
 		Host: criconfig.Host{
 			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.registration.reporter.machine.memory,
 			DNS: criconfig.DNS{Servers: o.ClusterDNS, Domain: o.Config.ClusterDomain, ResolvConf: o.ResolvConf},
@@ -86,10 +89,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 			Objects: store, Services: services.Lister(), ServicesSynced: services.Informer().HasSynced,
 			API: o.API, Allocatable: allocatable, OpenFile: volumes.OpenFile,
 		}),
-		Images: image.New(ctx, image.Options{
-			Service: a.images, Secrets: store, Recorder: o.Recorder, Clock: o.Clock,
-			RecordsDir: filepath.Join(o.RootDir, "images"),
-		}),
+		Images:         images,
 		Probes:         probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock}),
 		Logs:           rotator,
 		Handlers:       pod.Hooks{Runtime: a.runtime, Clock: o.Clock},
@@ -98,32 +98,6 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		AwaitPod:       o.AwaitPod,
 		LimitBandwidth: o.LimitBandwidth,
 		AnnouncePod:    o.AnnouncePod,
-	}
-	clean = func(keep func(types.UID) bool) {
-		for _, remove := range []func(context.Context, func(types.UID) bool) error{a.claims.RemoveOrphans, volumes.RemoveOrphans} {
-			if err := remove(ctx, keep); err != nil {
-				klog.FromContext(ctx).Error(err, "Cannot remove what orphaned pods left, will retry")
-				go a.retryOrphans(ctx, func() error { return remove(ctx, keep) })
-			}
-		}
-	}
-	return parts, clean
-}
-
-// The pauses before orphans are removed again: at first, drivers have not registered yet.
-const (
-	orphansFirst = 2 * time.Second
-	orphansLast  = 2 * time.Minute
-)
-
-// retryOrphans removes what orphaned pods left until nothing is.
-func (a *Agent) retryOrphans(ctx context.Context, remove func() error) {
-	for pause := orphansFirst; a.registration.pause(ctx, pause); pause = min(2*pause, orphansLast) {
-		err := remove()
-		if err == nil {
-			return
-		}
-		klog.FromContext(ctx).Error(err, "Cannot remove what orphaned pods left, will retry")
 	}
 }
 

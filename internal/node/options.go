@@ -61,6 +61,9 @@ type Options struct {
 	// AnnouncePod makes the node and its pods forget the hardware address of a former pod with an address of this sandbox.
 	// It is nil if the pod network is not Kindred's.
 	AnnouncePod func(sandbox string) error
+	// PinnedImages returns the names of images that are never removed, in addition to those that CRI reports as pinned.
+	// Nil: there are none.
+	PinnedImages func(ctx context.Context) ([]string, error)
 	// Labels are set on the Node object at each start of the agent, Taints only when it is created.
 	Labels map[string]string
 	Taints []v1.Taint

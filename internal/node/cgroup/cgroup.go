@@ -50,6 +50,8 @@ type hierarchy interface {
 	usage(path string) (Usage, error)
 	// remove removes the cgroup and its children.
 	remove(path string) error
+	// dirs returns the directories of the cgroup, which need not exist.
+	dirs(path string) []string
 }
 
 // Manager creates and removes the cgroups of pods. It implements pod.Cgroups.

@@ -44,15 +44,19 @@ func TestDefault(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                `apiVersion and kind are "" and ""`,
-		"kind: Pod":                       `kind`,
-		head + "maxpod: 3":                `unknown field "maxpod"`,
-		head + "maxPods: many":            "cannot unmarshal",
-		head + "maxPods: -1":              "maxPods is -1, and must be at least 0",
-		head + "maxPods: [":               "did not find expected node content",
-		head + "maxPods: 1\nmaxPods: 2":   "already set",
-		head + "containerLogMaxSize: ten": `containerLogMaxSize is "ten"`,
-		head + "containerLogMaxFiles: 1":  "containerLogMaxFiles is 1",
+		"":                                        `apiVersion and kind are "" and ""`,
+		"kind: Pod":                               `kind`,
+		head + "maxpod: 3":                        `unknown field "maxpod"`,
+		head + "maxPods: many":                    "cannot unmarshal",
+		head + "maxPods: -1":                      "maxPods is -1, and must be at least 0",
+		head + "maxPods: [":                       "did not find expected node content",
+		head + "maxPods: 1\nmaxPods: 2":           "already set",
+		head + "containerLogMaxSize: ten":         `containerLogMaxSize is "ten"`,
+		head + "containerLogMaxFiles: 1":          "containerLogMaxFiles is 1",
+		head + "imageGCHighThresholdPercent: 101": "imageGCHighThresholdPercent is 101",
+		head + "imageGCHighThresholdPercent: 80":  "imageGCLowThresholdPercent is 80",
+		head + "imageMinimumGCAge: -1s":           "imageMinimumGCAge is -1s",
+		head + "imageMaximumGCAge: 1m":            "imageMaximumGCAge is 1m0s",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q in it", text, err, want)

@@ -20,12 +20,30 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		atLeast("nodeStatusMaxImages", int64(*c.NodeStatusMaxImages), -1),
 		atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2),
 		positiveQuantity("containerLogMaxSize", c.ContainerLogMaxSize),
+		imageGC(c),
 	)
 }
 
 func atLeast(field string, value, minimum int64) error {
 	if value < minimum {
 		return fmt.Errorf("%s is %d, and must be at least %d", field, value, minimum)
+	}
+	return nil
+}
+
+// imageGC checks when images are removed.
+func imageGC(c *kubeletv1beta1.KubeletConfiguration) error {
+	high, low := *c.ImageGCHighThresholdPercent, *c.ImageGCLowThresholdPercent
+	youngest, oldest := c.ImageMinimumGCAge.Duration, c.ImageMaximumGCAge.Duration
+	switch {
+	case high < 0 || high > 100:
+		return fmt.Errorf("imageGCHighThresholdPercent is %d, and must be between 0 and 100", high)
+	case low < 0 || low >= high:
+		return fmt.Errorf("imageGCLowThresholdPercent is %d, and must be at least 0 and less than imageGCHighThresholdPercent, which is %d", low, high)
+	case youngest < 0:
+		return fmt.Errorf("imageMinimumGCAge is %v, and must not be negative", youngest)
+	case oldest != 0 && oldest <= youngest:
+		return fmt.Errorf("imageMaximumGCAge is %v, and must be 0 or greater than imageMinimumGCAge, which is %v", oldest, youngest)
 	}
 	return nil
 }

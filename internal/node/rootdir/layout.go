@@ -28,6 +28,7 @@ import (
 //	plugins_registry/                    the registration sockets of drivers
 //	pod-resources/kubelet.sock           the socket of the PodResources API
 //	claims/<uid>.json                    prepared ResourceClaims: owned by package dra
+//	image-usage.json                     when images were used: owned by package garbage
 type Layout struct {
 	Root string
 }
@@ -67,6 +68,9 @@ func (l Layout) PodResourcesSocket() string {
 // ClaimsDir holds one record for each ResourceClaim. Package dra owns its content.
 func (l Layout) ClaimsDir() string { return filepath.Join(l.Root, "claims") }
 
+// ImageUsageFile keeps when images were used.
+func (l Layout) ImageUsageFile() string { return filepath.Join(l.Root, "image-usage.json") }
+
 // HostsFile is the pod's /etc/hosts.
 func (l Layout) HostsFile(uid types.UID) string { return filepath.Join(l.PodDir(uid), "etc-hosts") }
 
@@ -75,9 +79,14 @@ func (l Layout) AllocationFile(uid types.UID) string {
 	return filepath.Join(l.PodDir(uid), "resources.json")
 }
 
+// TerminationLogsDir has the termination logs of a pod, in a directory for each container.
+func (l Layout) TerminationLogsDir(uid types.UID) string {
+	return filepath.Join(l.PodDir(uid), "containers")
+}
+
 // TerminationLog is the file mounted at the container's terminationMessagePath.
 func (l Layout) TerminationLog(uid types.UID, container string, attempt uint32) string {
-	return filepath.Join(l.PodDir(uid), "containers", container, strconv.FormatUint(uint64(attempt), 10))
+	return filepath.Join(l.TerminationLogsDir(uid), container, strconv.FormatUint(uint64(attempt), 10))
 }
 
 // LogsDir holds one directory of logs for each pod.
