@@ -112,8 +112,10 @@ type Memory struct {
 	Cleaned        bool
 	// PreparedFor identifies the pod's metadata that its volumes show.
 	PreparedFor string
-	// StoppingSince is when the pod began to stop.
+	// StoppingSince is when the pod began to stop, or began again.
 	StoppingSince time.Time
+	// Interrupted is set if the runtime went away while a container was being stopped; see interrupt.
+	Interrupted bool
 	// Failures holds the last failure of each subject whose last attempt failed.
 	Failures map[Subject]Failure
 	// Runs holds what is known about single runs of containers, by container ID.

@@ -358,6 +358,14 @@ func (s *stageTest) takeEvents() []string {
 // failTeardown runs a teardown action that fails, and waits for its pause.
 func (s *stageTest) failTeardown(a Action) {
 	s.t.Helper()
+	if apply := s.stopFails(a); apply != nil {
+		s.t.Errorf("a failed %s changes memory", a.Kind)
+	}
+}
+
+// stopFails runs an action that fails, and returns its change of the memory.
+func (s *stageTest) stopFails(a Action) func(*Memory) {
+	s.t.Helper()
 	done := make(chan func(*Memory), 1)
 	go func() { done <- stageOf(a.Kind).run(s.Worker, s.t.Context(), s.taskOf(s.pod, a)) }()
 	for !s.clock.HasWaiters() {
@@ -368,7 +376,5 @@ func (s *stageTest) failTeardown(a Action) {
 		}
 	}
 	s.clock.Step(teardownPause)
-	if apply := <-done; apply != nil {
-		s.t.Errorf("a failed %s changes memory", a.Kind)
-	}
+	return <-done
 }

@@ -225,6 +225,9 @@ func stateOf(s runtimeapi.ContainerState) State {
 	return Unknown
 }
 
+// IsUnavailable reports whether a CRI call failed because the runtime does not run, or ended during the call.
+func IsUnavailable(err error) bool { return status.Code(err) == codes.Unavailable }
+
 // IsNotFound reports whether a CRI call failed because the object does not exist.
 func IsNotFound(err error) bool { return status.Code(err) == codes.NotFound }
 
