@@ -29,7 +29,7 @@ func (d *decision) status() v1.PodStatus {
 	s.InitContainerStatuses = d.containerStatuses(d.Pod.Spec.InitContainers, initContainer)
 	s.ContainerStatuses = d.containerStatuses(d.Pod.Spec.Containers, appContainer)
 	s.EphemeralContainerStatuses = d.containerStatuses(ephemeralSpecs(d.Pod), ephemeralContainer)
-	over := d.deleting() || d.Memory.Expired != nil || IsOver(d.Pod.Status.Phase)
+	over := d.deleting() || d.ended() != nil || IsOver(d.Pod.Status.Phase)
 	s.Phase = phaseOf(d.Pod, &s, over && !d.anythingRuns(), d.anyAppRanInSandbox())
 	if IsOver(s.Phase) && !over && d.anyAppChanged() {
 		s.Phase = v1.PodRunning // it was stopped in order to restart it, whatever its exit code
@@ -119,7 +119,7 @@ func keepOthersFields(s, api *v1.PodStatus) {
 }
 
 // applyFinalPhase keeps a phase that is already final, and sets the phase, reason and message of a pod
-// that exceeded its deadline.
+// that the node ends.
 func (d *decision) applyFinalPhase(s *v1.PodStatus) {
 	api := d.Pod.Status
 	switch {
@@ -131,8 +131,8 @@ func (d *decision) applyFinalPhase(s *v1.PodStatus) {
 	if s.Phase == d.Old.Phase {
 		s.Reason, s.Message = d.Old.Reason, d.Old.Message
 	}
-	if d.Memory.Expired != nil && !IsOver(api.Phase) {
-		s.Phase, s.Reason, s.Message = v1.PodFailed, d.Memory.Expired.Reason, d.Memory.Expired.Message
+	if end := d.ended(); end != nil && !IsOver(api.Phase) {
+		s.Phase, s.Reason, s.Message = v1.PodFailed, end.Reason, end.Message
 	}
 }
 
@@ -166,6 +166,10 @@ func (d *decision) publish() {
 	}
 	if d.out.Finished && d.deleting() {
 		d.terminateAll(s)
+	}
+	if c := d.disruption(s); c != nil {
+		s.Conditions = slices.DeleteFunc(s.Conditions, func(other v1.PodCondition) bool { return other.Type == c.Type })
+		s.Conditions = append(s.Conditions, *c)
 	}
 	s.Conditions = slices.Concat(s.Conditions, d.resizeConditions(s), d.conditions(s))
 }

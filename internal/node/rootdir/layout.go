@@ -18,6 +18,7 @@ import (
 //	pods/<uid>/volume-subpaths/
 //	pods/<uid>/etc-hosts                 mounted at /etc/hosts
 //	pods/<uid>/resources.json            the resources allocated to the pod
+//	pods/<uid>/eviction.json             why the node evicts the pod, if it does
 //	pods/<uid>/containers/<name>/<n>     the termination log of the n-th run
 //	logs/<namespace>_<name>_<uid>/<container>/<n>.log
 //
@@ -73,6 +74,11 @@ func (l Layout) HostsFile(uid types.UID) string { return filepath.Join(l.PodDir(
 // AllocationFile keeps the resources allocated to the pod.
 func (l Layout) AllocationFile(uid types.UID) string {
 	return filepath.Join(l.PodDir(uid), "resources.json")
+}
+
+// EvictionFile keeps why the node evicts the pod.
+func (l Layout) EvictionFile(uid types.UID) string {
+	return filepath.Join(l.PodDir(uid), "eviction.json")
 }
 
 // TerminationLog is the file mounted at the container's terminationMessagePath.

@@ -87,6 +87,19 @@ func (s *Set) Wake(uid types.UID) {
 	}
 }
 
+// Evict stops a pod, which then fails. It returns false if the pod has no worker or is over.
+func (s *Set) Evict(uid types.UID, e pod.Eviction) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.table.evict(uid, e)
+}
+
+// Finished reports whether nothing of the pod runs and its volumes and cgroup are released.
+func (s *Set) Finished(uid types.UID) bool {
+	w := s.worker(uid)
+	return w == nil || w.Finished()
+}
+
 // Has reports whether the pod has a worker.
 func (s *Set) Has(uid types.UID) bool { return s.worker(uid) != nil }
 
