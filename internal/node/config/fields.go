@@ -17,6 +17,8 @@ var withoutEffect = map[string]string{
 	"iptablesDropBit":              "kubelets stopped using it",
 	"iptablesMasqueradeBit":        "kubelets stopped using it",
 	"kernelMemcgNotification":      "memory is measured every ten seconds, and every second near a threshold",
+	"kubeReservedCgroup":           "enforceNodeAllocatable limits only pods",
+	"systemReservedCgroup":         "enforceNodeAllocatable limits only pods",
 	"kubeAPIBurst":                 "the agent's client has no limit",
 	"kubeAPIQPS":                   "the agent's client has no limit",
 	"kubeletCgroups":               "the agent is part of the process of the cluster",
