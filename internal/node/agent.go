@@ -29,11 +29,13 @@ import (
 	"github.com/kindred-project/kindred/internal/node/admission"
 	"github.com/kindred-project/kindred/internal/node/cgroup"
 	"github.com/kindred-project/kindred/internal/node/dra"
+	"github.com/kindred-project/kindred/internal/node/eviction"
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/podresources"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/usage"
 	"github.com/kindred-project/kindred/internal/node/volume"
 	"github.com/kindred-project/kindred/internal/node/workers"
 )
@@ -51,6 +53,8 @@ type Agent struct {
 	records      *dra.Store      // of prepared claims
 	claims       *dra.Manager    // once Run has begun
 	volumes      *volume.Manager // likewise
+	evictions    *eviction.Manager
+	usage        *usage.Meter
 	ready        chan struct{}
 }
 
@@ -69,6 +73,9 @@ func New(options Options) (*Agent, error) {
 	}
 	machine, err := readMachine(options.RootDir)
 	if err != nil {
+		return nil, err
+	}
+	if err := machine.checkReservation(options.Config); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
@@ -95,9 +102,12 @@ func New(options Options) (*Agent, error) {
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
 	a.pods = workers.New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
+		if message := eviction.Refusal(klog.FromContext(ctx), a.evictions.Conditions(), p); message != "" {
+			return &pod.Refusal{Reason: eviction.Reason, Message: message}
+		}
 		return admission.Check(klog.FromContext(ctx), a.registration.current(), p, admission.LoadOf(others))
 	})
-	return a, nil
+	return a, a.watchPressure()
 }
 
 // Ready is closed once the node is ready in the API.
@@ -124,6 +134,9 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	var running sync.WaitGroup
 	running.Go(func() { a.view.Watch(ctx, a.pods.RuntimeChanged) })
+	running.Go(func() { a.enforceAllocatable(ctx) })
+	running.Go(func() { a.usage.Run(ctx) })
+	running.Go(func() { a.evictions.Run(ctx) })
 	a.registration.register(ctx)
 	a.claims.WipeAll(ctx)
 	running.Go(func() { a.claims.Run(ctx) })
@@ -175,6 +188,7 @@ func (a *Agent) recordEvents(ctx context.Context) (stop func()) {
 	a.registration.record = func(eventType, reason, message string) {
 		a.options.Recorder.Event(node, eventType, reason, message)
 	}
+	a.evictions.Record(a.options.Recorder, node)
 	a.registration.record(v1.EventTypeNormal, "Starting", "Starting kubelet.")
 	return stop
 }

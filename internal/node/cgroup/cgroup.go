@@ -48,6 +48,8 @@ type hierarchy interface {
 	limits(path string) (quota, memory int64)
 	// usage returns what the processes of the cgroup and of its children use.
 	usage(path string) (Usage, error)
+	// processes returns the number of processes and threads of the cgroup and of its children.
+	processes(path string) (int64, error)
 	// remove removes the cgroup and its children.
 	remove(path string) error
 }

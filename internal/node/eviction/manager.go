@@ -90,6 +90,12 @@ func New(o Options) *Manager {
 	return &Manager{options: o, evictions: map[Signal]uint64{}, waiting: map[types.UID]time.Time{}}
 }
 
+// Record sets the recorder of events and the reference of the node. It must be called before Run, if Options do not have
+// them.
+func (m *Manager) Record(recorder record.EventRecorder, node *v1.ObjectReference) {
+	m.options.Recorder, m.options.Reference = recorder, node
+}
+
 // Run measures the node and evicts pods until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -263,7 +269,7 @@ func (m *Manager) reclaim(ctx context.Context, s Signal) (enough bool) {
 
 // grace returns the grace period of a pod that is evicted for a threshold.
 func (m *Manager) grace(t Threshold, pod *v1.Pod) int64 {
-	if t.isHard() {
+	if t.IsHard() {
 		return hardGraceSeconds
 	}
 	limit, own := m.options.Config.MaxPodGraceSeconds, pod.Spec.TerminationGracePeriodSeconds

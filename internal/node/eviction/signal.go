@@ -102,8 +102,8 @@ type Threshold struct {
 	MinReclaim *Value
 }
 
-// isHard reports whether pods are evicted at once, with no more time to end than needed.
-func (t Threshold) isHard() bool { return t.Grace == 0 }
+// IsHard reports whether pods are evicted at once, with no more time to end than needed.
+func (t Threshold) IsHard() bool { return t.Grace == 0 }
 
 // isMet reports whether the observation is below the threshold, or below what must be reclaimed.
 func (t Threshold) isMet(seen Observation, reclaim bool) bool {

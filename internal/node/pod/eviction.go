@@ -58,6 +58,7 @@ func LoadEviction(l rootdir.Layout, uid types.UID) *Eviction {
 // Evict stops the pod, which then fails. Only the first eviction of a pod counts.
 func (w *Worker) Evict(e Eviction) {
 	w.mu.Lock()
+	w.isEvicted = true
 	w.results = append(w.results, result{apply: func(m *Memory) {
 		if m.Evicted == nil {
 			m.Evicted = &e
@@ -67,11 +68,12 @@ func (w *Worker) Evict(e Eviction) {
 	w.Wake()
 }
 
-// Finished reports whether nothing of the pod runs and its volumes and cgroup are released.
-func (w *Worker) Finished() bool {
+// IsEvicted reports whether the pod has been evicted. released is set once nothing of it runs and its volumes and cgroup
+// are released.
+func (w *Worker) IsEvicted() (evicted, released bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.isFinished
+	return w.isEvicted, w.isFinished
 }
 
 // ended returns why the node ends the pod: it exceeded its deadline, or is evicted. It is nil for other pods.

@@ -79,6 +79,7 @@ type Worker struct {
 	stale    bool // seen may be out of date
 	// isFinished is Output.Finished of the last decision.
 	isFinished bool
+	isEvicted  bool
 
 	// Only the loop uses the following.
 	memory   Memory

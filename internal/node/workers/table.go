@@ -101,11 +101,14 @@ func (t *table) run(p *v1.Pod, refused *pod.Refusal, isDeleted bool) (started bo
 	return true
 }
 
-// evict evicts a pod, unless it has no worker or is over. The eviction takes effect even if it cannot be stored: the
+// evict evicts a pod, unless it has no worker, is over or was evicted before. The eviction takes effect even if it cannot be stored: the
 // disk may be full.
 func (t *table) evict(uid types.UID, e pod.Eviction) bool {
 	w := t.workers[uid]
 	if w == nil || pod.IsOver(w.Pod().Status.Phase) {
+		return false
+	}
+	if evicted, _ := w.IsEvicted(); evicted {
 		return false
 	}
 	if err := e.Save(t.parts.Host.Layout, uid); err != nil {
