@@ -137,6 +137,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	running.Go(func() { a.enforceAllocatable(ctx) })
 	running.Go(func() { a.usage.Run(ctx) })
 	running.Go(func() { a.evictions.Run(ctx) })
+	running.Go(func() { a.watchOOM(ctx) })
 	a.registration.register(ctx)
 	a.claims.WipeAll(ctx)
 	running.Go(func() { a.claims.Run(ctx) })

@@ -87,6 +87,9 @@ func newIn(root, parent string) *Manager {
 	return m
 }
 
+// IsV2 reports whether the machine has only the unified hierarchy.
+func IsV2() bool { return detectV2("/sys/fs/cgroup") != nil }
+
 // Ensure implements pod.Cgroups.
 func (m *Manager) Ensure(p *v1.Pod) (string, error) {
 	return m.set(p, func(_ string, limits *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {

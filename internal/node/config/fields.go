@@ -25,6 +25,7 @@ var withoutEffect = map[string]string{
 	"logging":                      "logs are written as by the other parts of the process",
 	"makeIPTablesUtilChains":       "kubelets stopped using it",
 	"maxOpenFiles":                 "the agent is part of the process of the cluster",
+	"oomScoreAdj":                  "the agent is part of the process of the cluster, which keeps the score that it is started with",
 	"podCIDR":                      "use --pod-cidr",
 	"runOnce":                      "deprecated in kubelets",
 	"serverTLSBootstrap":           "the certificate of the agent's server is issued and renewed by the cluster",

@@ -78,6 +78,32 @@ func TestEvictionGrace(t *testing.T) {
 	}
 }
 
+// TestDisruptionIsKept: the writer keeps the agent's own DisruptionTarget, and that of other clients if the agent sets none.
+func TestDisruptionIsKept(t *testing.T) {
+	of := func(reason string) []v1.PodCondition {
+		return []v1.PodCondition{{Type: v1.DisruptionTarget, Reason: reason}}
+	}
+	for name, c := range map[string]struct {
+		own, api []v1.PodCondition
+		want     string
+	}{
+		"the agent's is new":    {of("TerminationByKubelet"), nil, "TerminationByKubelet"},
+		"the agent's is newer":  {of("TerminationByKubelet"), of("EvictionByEvictionAPI"), "TerminationByKubelet"},
+		"another client's":      {nil, of("EvictionByEvictionAPI"), "EvictionByEvictionAPI"},
+		"removed by its client": {of("EvictionByEvictionAPI"), nil, ""},
+	} {
+		s := v1.PodStatus{Conditions: c.own}
+		keepOthersFields(&s, &v1.PodStatus{Conditions: c.api})
+		got := ""
+		for _, condition := range s.Conditions {
+			got += condition.Reason
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 // TestSaveEviction: what is stored is what the next agent loads.
 func TestSaveEviction(t *testing.T) {
 	l := rootdir.Layout{Root: t.TempDir()}

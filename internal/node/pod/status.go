@@ -104,18 +104,11 @@ func keepOthersFields(s, api *v1.PodStatus) {
 	s.ResourceClaimStatuses = api.ResourceClaimStatuses
 	s.ExtendedResourceClaimStatus = api.ExtendedResourceClaimStatus
 	s.NodeAllocatableResourceClaimStatuses = api.NodeAllocatableResourceClaimStatuses
-	var conditions []v1.PodCondition
-	for _, c := range api.Conditions {
-		if !isOwnCondition(c.Type) {
-			conditions = append(conditions, c)
-		}
-	}
-	for _, c := range s.Conditions {
-		if isOwnCondition(c.Type) {
-			conditions = append(conditions, c)
-		}
-	}
-	s.Conditions = conditions
+	own := slices.DeleteFunc(slices.Clone(s.Conditions), func(c v1.PodCondition) bool { return !isOwnCondition(c.Type) && !isOwnDisruption(c) })
+	others := slices.DeleteFunc(slices.Clone(api.Conditions), func(c v1.PodCondition) bool {
+		return isOwnCondition(c.Type) || conditionOf(own, c.Type) != nil
+	})
+	s.Conditions = slices.Concat(others, own)
 }
 
 // applyFinalPhase keeps a phase that is already final, and sets the phase, reason and message of a pod
@@ -234,6 +227,11 @@ func attempted(list []v1.ContainerStatus) []v1.ContainerStatus {
 		}
 	}
 	return list[:min(1, len(list))]
+}
+
+// isOwnDisruption reports whether a condition DisruptionTarget is the agent's. Other clients set it as well.
+func isOwnDisruption(c v1.PodCondition) bool {
+	return c.Type == v1.DisruptionTarget && c.Reason == v1.PodReasonTerminationByKubelet
 }
 
 // isOwnCondition reports whether the agent owns a condition.
