@@ -30,12 +30,14 @@ import (
 	"github.com/kindred-project/kindred/internal/node/admission"
 	"github.com/kindred-project/kindred/internal/node/cgroup"
 	"github.com/kindred-project/kindred/internal/node/dra"
+	"github.com/kindred-project/kindred/internal/node/eviction"
 	"github.com/kindred-project/kindred/internal/node/garbage"
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/podresources"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/usage"
 	"github.com/kindred-project/kindred/internal/node/volume"
 	"github.com/kindred-project/kindred/internal/node/workers"
 )
@@ -56,6 +58,8 @@ type Agent struct {
 	unusedImages *garbage.Images
 	leftPods     *garbage.Sweeper
 	inAPI        atomic.Pointer[func(types.UID) bool] // see hasPod
+	evictions    *eviction.Manager
+	usage        *usage.Meter
 	ready        chan struct{}
 }
 
@@ -74,6 +78,9 @@ func New(options Options) (*Agent, error) {
 	}
 	machine, err := readMachine(options.RootDir)
 	if err != nil {
+		return nil, err
+	}
+	if err := machine.checkReservation(options.Config); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
@@ -100,9 +107,12 @@ func New(options Options) (*Agent, error) {
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
 	a.pods = workers.New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
+		if message := eviction.Refusal(klog.FromContext(ctx), a.evictions.Conditions(), p); message != "" {
+			return &pod.Refusal{Reason: eviction.Reason, Message: message}
+		}
 		return admission.Check(klog.FromContext(ctx), a.registration.current(), p, admission.LoadOf(others))
 	})
-	return a, nil
+	return a, a.watchPressure()
 }
 
 // Ready is closed once the node is ready in the API.
@@ -129,6 +139,10 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	var running sync.WaitGroup
 	running.Go(func() { a.view.Watch(ctx, a.pods.RuntimeChanged) })
+	running.Go(func() { a.enforceAllocatable(ctx) })
+	running.Go(func() { a.usage.Run(ctx) })
+	running.Go(func() { a.evictions.Run(ctx) })
+	running.Go(func() { a.watchOOM(ctx) })
 	a.registration.register(ctx)
 	a.claims.WipeAll(ctx)
 	running.Go(func() { a.claims.Run(ctx) })
@@ -180,6 +194,7 @@ func (a *Agent) recordEvents(ctx context.Context) (stop func()) {
 	a.registration.record = func(eventType, reason, message string) {
 		a.options.Recorder.Event(node, eventType, reason, message)
 	}
+	a.evictions.Record(a.options.Recorder, node)
 	a.registration.record(v1.EventTypeNormal, "Starting", "Starting kubelet.")
 	return stop
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/informers"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kindred-project/kindred/internal/node/cgroup"
 	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/csi"
 	"github.com/kindred-project/kindred/internal/node/dra"
@@ -76,7 +77,8 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	return &pod.Parts{
 		Host: criconfig.Host{
 			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.registration.reporter.machine.memory,
-			DNS: criconfig.DNS{Servers: o.ClusterDNS, Domain: o.Config.ClusterDomain, ResolvConf: o.ResolvConf},
+			KillTogether: cgroup.IsV2() && (o.Config.SingleProcessOOMKill == nil || !*o.Config.SingleProcessOOMKill),
+			DNS:          criconfig.DNS{Servers: o.ClusterDNS, Domain: o.Config.ClusterDomain, ResolvConf: o.ResolvConf},
 		},
 		Runtime:     a.view,
 		RuntimeName: a.registration.reporter.version.RuntimeName,

@@ -82,8 +82,8 @@ func (a *Agent) wantedImages() []string {
 	return names
 }
 
-// ReclaimImages removes all images that nothing uses.
-func (a *Agent) ReclaimImages(ctx context.Context) error { return a.unusedImages.Reclaim(ctx) }
+// reclaimImages removes all images that nothing uses.
+func (a *Agent) reclaimImages(ctx context.Context) error { return a.unusedImages.Reclaim(ctx) }
 
-// ReclaimContainers removes what the runtime has of pods that are over.
-func (a *Agent) ReclaimContainers(ctx context.Context) error { return a.leftPods.Reclaim(ctx) }
+// reclaimContainers removes what the runtime has of pods that are over.
+func (a *Agent) reclaimContainers(ctx context.Context) error { return a.leftPods.Reclaim(ctx) }

@@ -14,16 +14,7 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-)
-
-// The thresholds below which the node reports pressure, which are not allocatable either: the kubelet's
-// documented defaults for hard eviction.
-const (
-	reservedMemory     = 100 << 20
-	reservedDiskShare  = 10 // percent
-	reservedInodeShare = 5  // percent
 )
 
 // machine has the facts of the machine that do not change while it runs.
@@ -63,45 +54,6 @@ func readMachine(rootDir string) (machine, error) {
 		kernel:     unix.ByteSliceToString(name.Release[:]),
 		osImage:    osRelease(),
 	}, nil
-}
-
-// capacity returns the machine's capacity, and what of it is allocatable to pods.
-func (m machine) capacity(maxPods int64) (capacity, allocatable v1.ResourceList) {
-	quantity := func(n int64, format resource.Format) resource.Quantity { return *resource.NewQuantity(n, format) }
-	capacity = v1.ResourceList{
-		v1.ResourceCPU:              quantity(m.cpus, resource.DecimalSI),
-		v1.ResourceMemory:           quantity(m.memory, resource.BinarySI),
-		v1.ResourceEphemeralStorage: quantity(m.disk, resource.BinarySI),
-		v1.ResourcePods:             quantity(maxPods, resource.DecimalSI),
-	}
-	allocatable = capacity.DeepCopy()
-	memory := m.memory - reservedMemory
-	for size, bytes := range m.hugePages {
-		name := v1.ResourceName(v1.ResourceHugePagesPrefix + size)
-		capacity[name] = quantity(bytes, resource.BinarySI)
-		allocatable[name] = quantity(bytes, resource.BinarySI)
-		memory -= bytes
-	}
-	allocatable[v1.ResourceMemory] = quantity(max(memory, 0), resource.BinarySI)
-	allocatable[v1.ResourceEphemeralStorage] = quantity(m.disk-m.disk*reservedDiskShare/100, resource.DecimalSI)
-	return capacity, allocatable
-}
-
-// memoryPressure reports whether the available memory is below the threshold.
-func memoryPressure() bool {
-	available, err := meminfo("MemAvailable")
-	return err == nil && available < reservedMemory
-}
-
-// diskPressure reports whether the free space or the free inodes of the root directory's file system are
-// below the threshold.
-func diskPressure(rootDir string) bool {
-	var disk unix.Statfs_t
-	if err := unix.Statfs(rootDir, &disk); err != nil {
-		return false
-	}
-	return disk.Bavail*100 < disk.Blocks*reservedDiskShare ||
-		disk.Files > 0 && disk.Ffree*100 < disk.Files*reservedInodeShare
 }
 
 func meminfo(field string) (int64, error) {

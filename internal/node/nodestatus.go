@@ -37,13 +37,15 @@ type reporter struct {
 	version *runtimeapi.VersionResponse
 	// inUse returns the volumes that must stay attached to the node.
 	inUse func() []v1.UniqueVolumeName
+	// pressure returns which of the conditions of pressure hold.
+	pressure func() []v1.NodeConditionType
 }
 
 // status computes the status from the machine and the runtime. The transition times of unchanged
 // conditions and the fields of other clients come from old.
 func (r *reporter) status(ctx context.Context, old *v1.NodeStatus, now time.Time) v1.NodeStatus {
 	s := *old.DeepCopy()
-	s.Capacity, s.Allocatable = r.machine.capacity(int64(r.options.Config.MaxPods))
+	s.Capacity, s.Allocatable = r.machine.capacity(r.options.Config)
 	keepExtended(s.Capacity, old.Capacity)
 	keepExtended(s.Allocatable, old.Allocatable)
 	s.Addresses = r.addresses()
@@ -158,14 +160,15 @@ func checkCondition(status *runtimeapi.StatusResponse, condition, problem string
 
 // conditions computes the agent's four conditions. Ready is the last, as clients expect.
 func (r *reporter) conditions(old []v1.NodeCondition, problem error, now time.Time) []v1.NodeCondition {
+	under := r.pressure()
 	own := []v1.NodeCondition{
-		pressure(v1.NodeMemoryPressure, memoryPressure(),
+		pressure(v1.NodeMemoryPressure, under,
 			"KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
 			"KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-		pressure(v1.NodeDiskPressure, diskPressure(r.options.RootDir),
+		pressure(v1.NodeDiskPressure, under,
 			"KubeletHasDiskPressure", "kubelet has disk pressure",
 			"KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-		pressure(v1.NodePIDPressure, false,
+		pressure(v1.NodePIDPressure, under,
 			"KubeletHasInsufficientPID", "kubelet has insufficient PID available",
 			"KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 		{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"},
@@ -191,8 +194,8 @@ func (r *reporter) conditions(old []v1.NodeCondition, problem error, now time.Ti
 	return conditions
 }
 
-func pressure(t v1.NodeConditionType, under bool, reason, message, okReason, okMessage string) v1.NodeCondition {
-	if under {
+func pressure(t v1.NodeConditionType, under []v1.NodeConditionType, reason, message, okReason, okMessage string) v1.NodeCondition {
+	if slices.Contains(under, t) {
 		return v1.NodeCondition{Type: t, Status: v1.ConditionTrue, Reason: reason, Message: message}
 	}
 	return v1.NodeCondition{Type: t, Status: v1.ConditionFalse, Reason: okReason, Message: okMessage}

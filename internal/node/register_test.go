@@ -53,8 +53,9 @@ func newRegistration(client *fake.Clientset, runtime *fakeRuntime, clock *testin
 		Labels: map[string]string{"role": "all"}, Clock: clock,
 	}
 	return &registration{options: options, record: record, changed: make(chan struct{}, 1), reporter: &reporter{
-		inUse:   func() []v1.UniqueVolumeName { return nil },
-		options: options, runtime: runtime, images: runtime, version: &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.6.20"},
+		inUse:    func() []v1.UniqueVolumeName { return nil },
+		pressure: func() []v1.NodeConditionType { return nil },
+		options:  options, runtime: runtime, images: runtime, version: &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.6.20"},
 		machine: machine{cpus: 2, memory: 1 << 30, disk: 1 << 40, kernel: "6.1", osImage: "Debian"},
 	}}
 }
@@ -200,26 +201,6 @@ func TestNodeMovesToOtherAddresses(t *testing.T) {
 		if diff := cmp.Diff(ips, got); diff != "" {
 			t.Errorf("addresses (-want +got):\n%s", diff)
 		}
-	}
-}
-
-func TestCapacity(t *testing.T) {
-	m := machine{cpus: 2, memory: 1 << 30, disk: 1000, hugePages: map[string]int64{"2Mi": 4 << 20}}
-	capacity, allocatable := m.capacity(110)
-	text := func(list v1.ResourceList) map[string]string {
-		out := map[string]string{}
-		for name, quantity := range list {
-			out[string(name)] = quantity.String()
-		}
-		return out
-	}
-	want := map[string]string{"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1k", "pods": "110", "hugepages-2Mi": "4Mi"}
-	if diff := cmp.Diff(want, text(capacity)); diff != "" {
-		t.Errorf("capacity (-want +got):\n%s", diff)
-	}
-	want["memory"], want["ephemeral-storage"] = "920Mi", "900"
-	if diff := cmp.Diff(want, text(allocatable)); diff != "" {
-		t.Errorf("allocatable (-want +got):\n%s", diff)
 	}
 }
 

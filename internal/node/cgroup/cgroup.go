@@ -48,6 +48,8 @@ type hierarchy interface {
 	limits(path string) (quota, memory int64)
 	// usage returns what the processes of the cgroup and of its children use.
 	usage(path string) (Usage, error)
+	// processes returns the number of processes and threads of the cgroup and of its children.
+	processes(path string) (int64, error)
 	// remove removes the cgroup and its children.
 	remove(path string) error
 	// dirs returns the directories of the cgroup, which need not exist.
@@ -86,6 +88,9 @@ func newIn(root, parent string) *Manager {
 	}
 	return m
 }
+
+// IsV2 reports whether the machine has only the unified hierarchy.
+func IsV2() bool { return detectV2("/sys/fs/cgroup") != nil }
 
 // Ensure implements pod.Cgroups.
 func (m *Manager) Ensure(p *v1.Pod) (string, error) {

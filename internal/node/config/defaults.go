@@ -100,6 +100,14 @@ func setResourceDefaults(c *kubeletv1beta1.KubeletConfiguration) {
 	if c.EvictionHard == nil {
 		c.EvictionHard = maps.Clone(evictionHard)
 	}
+	set(&c.MergeDefaultEvictionSettings, ptr.To(false))
+	if *c.MergeDefaultEvictionSettings {
+		for signal, value := range evictionHard {
+			if _, ok := c.EvictionHard[signal]; !ok {
+				c.EvictionHard[signal] = value
+			}
+		}
+	}
 	setDefault(&c.EvictionPressureTransitionPeriod, 5*time.Minute)
 	set(&c.LocalStorageCapacityIsolation, ptr.To(true))
 	if c.EnforceNodeAllocatable == nil {

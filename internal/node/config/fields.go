@@ -37,6 +37,8 @@ var withoutEffect = map[string]field{
 	"kubeAPIBurst":                 {notLimited, 100.0},
 	"kubeAPIQPS":                   {notLimited, 50.0},
 	"kubeletCgroups":               {partOfCluster, nil},
+	"kubeReservedCgroup":           {"enforceNodeAllocatable limits only pods", nil},
+	"systemReservedCgroup":         {"enforceNodeAllocatable limits only pods", nil},
 	"logging":                      {partOfCluster, nil},
 	"makeIPTablesUtilChains":       {notUsed, true},
 	"maxOpenFiles":                 {partOfCluster, 1000000.0},

@@ -29,6 +29,22 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// With mergeDefaultEvictionSettings, the thresholds of a file are added to the defaults, and replace them otherwise.
+func TestMergeDefaultEvictionSettings(t *testing.T) {
+	for merge, want := range map[string]int{"true": 6, "false": 2} {
+		c, err := Parse([]byte(head + "evictionHard: {memory.available: 1Gi, pid.available: 5%}\nmergeDefaultEvictionSettings: " + merge))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(c.EvictionHard) != want || c.EvictionHard["memory.available"] != "1Gi" {
+			t.Errorf("mergeDefaultEvictionSettings %s: %v", merge, c.EvictionHard)
+		}
+	}
+	if len(evictionHard) != 5 {
+		t.Errorf("the defaults have changed: %v", evictionHard)
+	}
+}
+
 // A configuration without a file is that of a file without fields.
 func TestDefault(t *testing.T) {
 	c, err := Parse([]byte(head))
@@ -57,6 +73,16 @@ func TestParseErrors(t *testing.T) {
 		head + "imageGCHighThresholdPercent: 80":  "imageGCLowThresholdPercent is 80",
 		head + "imageMinimumGCAge: -1s":           "imageMinimumGCAge is -1s",
 		head + "imageMaximumGCAge: 1m":            "imageMaximumGCAge is 1m0s",
+
+		head + "evictionHard: {memory.free: 1Gi}":            `evictionHard has "memory.free", which is no eviction signal`,
+		head + "kubeReserved: {gpu: 1}":                      `kubeReserved has "gpu", and may have cpu, memory`,
+		head + "systemReserved: {memory: -1}":                `systemReserved[memory] is "-1", and must be a quantity`,
+		head + "enforceNodeAllocatable: [kube-reserved]":     `enforceNodeAllocatable has "kube-reserved", and may have pods or none`,
+		head + "enforceNodeAllocatable: [pods, none]":        "enforceNodeAllocatable has none",
+		head + "oomScoreAdj: -1001":                          "oomScoreAdj is -1001, and must be from -1000 to 1000",
+		head + "evictionSoft: {memory.available: 1Gi}":       "evictionSoftGracePeriod must have it as well",
+		head + "evictionPressureTransitionPeriod: -1m":       "evictionPressureTransitionPeriod is -1m0s",
+		head + "evictionMinimumReclaim: {pid.available: -1}": "evictionMinimumReclaim[pid.available]",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q in it", text, err, want)

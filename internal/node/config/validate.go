@@ -6,10 +6,18 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/kindred-project/kindred/internal/node/eviction"
 )
+
+// reservable are the resources of a node that can be reserved.
+var reservable = []string{"cpu", "memory", "ephemeral-storage", "pid"}
 
 // validate returns what is wrong with a configuration, or nil. The package that uses a field parses it; validate calls the
 // same parser, so that a mistake is found at the start.
@@ -21,7 +29,52 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2),
 		positiveQuantity("containerLogMaxSize", c.ContainerLogMaxSize),
 		imageGC(c),
+		evictions(c),
+		reserved("kubeReserved", c.KubeReserved),
+		reserved("systemReserved", c.SystemReserved),
+		enforced(c.EnforceNodeAllocatable),
+		oomScore(*c.OOMScoreAdj),
 	)
+}
+
+func evictions(c *kubeletv1beta1.KubeletConfiguration) error {
+	_, err := eviction.Parse(c)
+	return err
+}
+
+// reserved checks a reservation of the node's resources.
+func reserved(field string, list map[string]string) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		quantity, err := resource.ParseQuantity(list[name])
+		switch {
+		case !slices.Contains(reservable, name):
+			errs = append(errs, fmt.Errorf("%s has %q, and may have %s", field, name, strings.Join(reservable, ", ")))
+		case err != nil || quantity.Sign() < 0:
+			errs = append(errs, fmt.Errorf("%s[%s] is %q, and must be a quantity such as 100Mi", field, name, list[name]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// enforced checks which cgroups are limited. Those of the system and of Kubernetes' own processes are the administrator's.
+func enforced(cgroups []string) error {
+	for _, name := range cgroups {
+		if name != "pods" && name != "none" {
+			return fmt.Errorf("enforceNodeAllocatable has %q, and may have pods or none: other cgroups are not limited by the agent", name)
+		}
+	}
+	if len(cgroups) > 1 && slices.Contains(cgroups, "none") {
+		return errors.New("enforceNodeAllocatable has none, and must not have other values then")
+	}
+	return nil
+}
+
+func oomScore(value int32) error {
+	if value < -1000 || value > 1000 {
+		return fmt.Errorf("oomScoreAdj is %d, and must be from -1000 to 1000", value)
+	}
+	return nil
 }
 
 func atLeast(field string, value, minimum int64) error {

@@ -30,6 +30,8 @@ type Host struct {
 	DNS DNS
 	// Memory is the node's memory in bytes.
 	Memory int64
+	// KillTogether has the kernel kill all processes of a container that runs out of memory, not only one: needs cgroup v2.
+	KillTogether bool
 }
 
 // Sandbox returns the configuration of a pod's sandbox.
@@ -192,7 +194,7 @@ func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 		Tty:         c.TTY,
 		StopSignal:  stopSignal(c),
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources:       ContainerResources(r.Pod, c, h.Memory),
+			Resources:       h.resources(r.Pod, c),
 			SecurityContext: security,
 		},
 	}, nil
@@ -245,4 +247,13 @@ func expandAll(texts []string, env []*runtimeapi.KeyValue) []string {
 		expanded = append(expanded, environment.Expand(text, lookup))
 	}
 	return expanded
+}
+
+// resources returns the resources of a new container.
+func (h Host) resources(pod *v1.Pod, c *v1.Container) *runtimeapi.LinuxContainerResources {
+	resources := ContainerResources(pod, c, h.Memory)
+	if h.KillTogether {
+		resources.Unified = map[string]string{"memory.oom.group": "1"}
+	}
+	return resources
 }

@@ -201,20 +201,54 @@ func TestOOMScores(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		resources v1.ResourceRequirements
-		priority  *int32
+		class     string
+		podMemory string
 		want      int64
 	}{
-		{"best effort", v1.ResourceRequirements{}, nil, 1000},
-		{"a quarter of the node", requests("256Mi"), nil, 750},
-		{"1 KiB of the node", requests("1Ki"), nil, 999},
-		{"the whole node", requests("1Gi"), nil, 3},
-		{"guaranteed", v1.ResourceRequirements{Requests: guaranteed, Limits: guaranteed}, nil, -997},
-		{"node critical", v1.ResourceRequirements{}, new(int32(2000001000)), -997},
+		{"best effort", v1.ResourceRequirements{}, "", "", 1000},
+		{"a quarter of the node", requests("256Mi"), "", "", 750},
+		{"1 KiB of the node", requests("1Ki"), "", "", 999},
+		{"the whole node", requests("1Gi"), "", "", 3},
+		{"guaranteed", v1.ResourceRequirements{Requests: guaranteed, Limits: guaranteed}, "", "", -997},
+		{"node critical", v1.ResourceRequirements{}, "system-node-critical", "", -997},
+		{"cluster critical", v1.ResourceRequirements{}, "system-cluster-critical", "", 1000},
+		{"a pod that requests more than its container", requests("256Mi"), "", "512Mi", 500},
 	} {
 		pod := testPod()
-		pod.Spec.Priority, pod.Spec.Containers[0].Resources = test.priority, test.resources
+		pod.Spec.InitContainers, pod.Spec.Containers = nil, pod.Spec.Containers[:1]
+		pod.Spec.PriorityClassName, pod.Spec.Containers[0].Resources = test.class, test.resources
+		if test.podMemory != "" {
+			pod.Spec.Resources = ptr.To(requests(test.podMemory))
+		}
 		if got := oomScore(pod, &pod.Spec.Containers[0], 1<<30); got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// TestOOMScoreOfSidecar: a sidecar is not killed before the app container that requests least.
+func TestOOMScoreOfSidecar(t *testing.T) {
+	pod := testPod()
+	of := func(name, memory string) v1.Container {
+		return v1.Container{Name: name, Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory)}}}
+	}
+	pod.Spec.Containers = []v1.Container{of("large", "512Mi"), of("small", "256Mi")}
+	for memory, want := range map[string]int64{"1Mi": 750, "768Mi": 250} {
+		sidecar := of("sidecar", memory)
+		sidecar.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+		pod.Spec.InitContainers = []v1.Container{sidecar}
+		if got := oomScore(pod, &pod.Spec.InitContainers[0], 1<<30); got != want {
+			t.Errorf("sidecar with %s: %d, want %d", memory, got, want)
+		}
+	}
+}
+
+// TestKillTogether: with cgroup v2, the kernel kills a container as a whole.
+func TestKillTogether(t *testing.T) {
+	pod := testPod()
+	for together, want := range map[bool]string{true: "1", false: ""} {
+		if got := (Host{KillTogether: together}).resources(pod, &pod.Spec.Containers[0]).Unified["memory.oom.group"]; got != want {
+			t.Errorf("together %t: memory.oom.group %q", together, got)
 		}
 	}
 }

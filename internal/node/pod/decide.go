@@ -103,6 +103,8 @@ type Memory struct {
 	Rejected *Refusal
 	// Expired is set once activeDeadlineSeconds are over.
 	Expired *Refusal
+	// Evicted is set once the node evicts the pod.
+	Evicted *Eviction
 	// VolumesReady is set by PrepareVolumes, ClaimsReady by PrepareClaims, Released by Release and
 	// Cleaned by Clean. ClaimsReleased is set by Release even if it failed to release something else.
 	VolumesReady   bool
@@ -312,7 +314,7 @@ func (d *decision) expire() {
 
 // mustStop reports whether the pod is over or is to stop. Once true, it stays true.
 func (d *decision) mustStop(phase v1.PodPhase) bool {
-	return d.deleting() || !d.Memory.StoppingSince.IsZero() || d.Memory.Rejected != nil || d.Memory.Expired != nil ||
+	return d.deleting() || !d.Memory.StoppingSince.IsZero() || d.Memory.Rejected != nil || d.ended() != nil ||
 		IsOver(d.Pod.Status.Phase) || IsOver(phase) || d.allDone()
 }
 

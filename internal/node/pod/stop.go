@@ -168,16 +168,16 @@ func probeGrace(c *v1.Container, kind ProbeKind) *int64 {
 	return nil
 }
 
-// grace returns the grace period of a pod that is to stop: that of its deletion, or 0 if the API no
+// grace returns the grace period of a pod that is to stop: that of its eviction or deletion, or 0 if the API no
 // longer has the pod (a forced deletion).
 func (d *decision) grace() time.Duration {
 	switch {
 	case d.Deleted:
 		return 0
 	case d.Pod.DeletionGracePeriodSeconds != nil:
-		return time.Duration(*d.Pod.DeletionGracePeriodSeconds) * time.Second
+		return d.evictionGrace(time.Duration(*d.Pod.DeletionGracePeriodSeconds) * time.Second)
 	}
-	return d.specGrace()
+	return d.evictionGrace(d.specGrace())
 }
 
 // specGrace returns the grace period in the pod's spec.

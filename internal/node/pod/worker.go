@@ -77,6 +77,9 @@ type Worker struct {
 	status   v1.PodStatus
 	results  []result
 	stale    bool // seen may be out of date
+	// isFinished is Output.Finished of the last decision.
+	isFinished bool
+	isEvicted  bool
 
 	// Only the loop uses the following.
 	memory   Memory
@@ -286,7 +289,7 @@ func (w *Worker) observe(ctx context.Context) error {
 // publish makes the status visible to the node's own readers and has the writer write it.
 func (w *Worker) publish(pod *v1.Pod, deleted bool, out Output) {
 	w.mu.Lock()
-	w.status = out.Status
+	w.status, w.isFinished = out.Status, out.Finished
 	w.mu.Unlock()
 	if !deleted {
 		w.writer.set(pod, out.Status, out.Finished && pod.DeletionTimestamp != nil)

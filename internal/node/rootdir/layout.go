@@ -18,6 +18,7 @@ import (
 //	pods/<uid>/volume-subpaths/
 //	pods/<uid>/etc-hosts                 mounted at /etc/hosts
 //	pods/<uid>/resources.json            the resources allocated to the pod
+//	pods/<uid>/eviction.json             why the node evicts the pod, if it does
 //	pods/<uid>/containers/<name>/<n>     the termination log of the n-th run
 //	logs/<namespace>_<name>_<uid>/<container>/<n>.log
 //
@@ -82,6 +83,11 @@ func (l Layout) AllocationFile(uid types.UID) string {
 // TerminationLogsDir has the termination logs of a pod, in a directory for each container.
 func (l Layout) TerminationLogsDir(uid types.UID) string {
 	return filepath.Join(l.PodDir(uid), "containers")
+}
+
+// EvictionFile keeps why the node evicts the pod.
+func (l Layout) EvictionFile(uid types.UID) string {
+	return filepath.Join(l.PodDir(uid), "eviction.json")
 }
 
 // TerminationLog is the file mounted at the container's terminationMessagePath.

@@ -14,6 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/kindred-project/kindred/internal/projectquota"
 )
 
 // emptyDir is scratch space with the lifetime of the pod, on disk or in memory.
@@ -53,7 +55,7 @@ func (v *emptyDir) prepare(context.Context) (time.Time, error) {
 
 func (v *emptyDir) make() error {
 	if v.medium == v1.StorageMediumDefault {
-		return makeDir(v.dir)
+		return v.makeMeasured()
 	}
 	if mounted, err := mountinfo.Mounted(v.dir); err == nil && mounted {
 		return nil
@@ -62,6 +64,19 @@ func (v *emptyDir) make() error {
 		return err
 	}
 	return mountTmpfs(v.dir, v.size)
+}
+
+// makeMeasured makes a directory on disk. If the file system has project quotas, the directory gets a project without a
+// limit, so that its size is known without walking it. If that fails, it is walked.
+func (v *emptyDir) makeMeasured() error {
+	if err := makeDir(v.dir); err != nil {
+		return err
+	}
+	if project, err := projectquota.Open(v.dir); err == nil && project != nil {
+		_ = project.Claim(0)
+		_ = project.Close()
+	}
+	return nil
 }
 
 // memorySize returns the smallest of the node's allocatable memory, the pod's memory limit and the

@@ -87,8 +87,33 @@ func (s *Set) Wake(uid types.UID) {
 	}
 }
 
+// Evict stops a pod, which then fails. It returns false if the pod has no worker, is over or
+// was evicted before.
+func (s *Set) Evict(uid types.UID, e pod.Eviction) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.table.evict(uid, e)
+}
+
+// IsEvicting reports whether a pod was evicted and still runs, or holds its volumes or cgroup.
+func (s *Set) IsEvicting(uid types.UID) bool {
+	w := s.worker(uid)
+	if w == nil {
+		return false
+	}
+	evicted, released := w.IsEvicted()
+	return evicted && !released
+}
+
 // Has reports whether the pod has a worker.
 func (s *Set) Has(uid types.UID) bool { return s.worker(uid) != nil }
+
+// Active returns the pods that count against the node's resources, with their newest statuses.
+func (s *Set) Active() []*v1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.table.active()
+}
 
 // Pods returns all pods with their newest statuses.
 func (s *Set) Pods() []*v1.Pod {

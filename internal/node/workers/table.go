@@ -93,8 +93,28 @@ func (t *table) run(p *v1.Pod, refused *pod.Refusal, isDeleted bool) (started bo
 		return false
 	}
 	w := pod.NewWorker(t.parts, p, refused, isDeleted)
+	if e := pod.LoadEviction(t.parts.Host.Layout, p.UID); e != nil {
+		w.Evict(*e) // an earlier agent had begun to
+	}
 	t.workers[p.UID] = w
 	t.spawn(w, p.UID)
+	return true
+}
+
+// evict evicts a pod, unless it has no worker, is over or was evicted before. The eviction takes effect even if it cannot be stored: the
+// disk may be full.
+func (t *table) evict(uid types.UID, e pod.Eviction) bool {
+	w := t.workers[uid]
+	if w == nil || pod.IsOver(w.Pod().Status.Phase) {
+		return false
+	}
+	if evicted, _ := w.IsEvicted(); evicted {
+		return false
+	}
+	if err := e.Save(t.parts.Host.Layout, uid); err != nil {
+		klog.FromContext(t.ctx).Error(err, "Cannot store that a pod is evicted", "pod", klog.KObj(w.Pod()))
+	}
+	w.Evict(e)
 	return true
 }
 
