@@ -34,6 +34,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/podresources"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/userns"
 	"github.com/kindred-project/kindred/internal/node/volume"
 	"github.com/kindred-project/kindred/internal/node/workers"
 )
@@ -48,6 +49,8 @@ type Agent struct {
 	pods         *workers.Set
 	view         *runtime.Runtime
 	cgroups      *cgroup.Manager
+	handlers     *runtimeHandlers
+	users        *userns.Manager
 	records      *dra.Store      // of prepared claims
 	claims       *dra.Manager    // once Run has begun
 	volumes      *volume.Manager // likewise
@@ -93,6 +96,13 @@ func New(options Options) (*Agent, error) {
 	a.registration = &registration{
 		options: options, changed: make(chan struct{}, 1),
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
+	}
+	a.handlers = &runtimeHandlers{client: options.Client, node: a.registration.current}
+	if a.users, err = userns.New(userns.Options{
+		Layout: rootdir.Layout{Root: options.RootDir}, IDsPerPod: *options.Config.UserNamespaces.IDsPerPod,
+		MaxPods: int64(options.Config.MaxPods), Supports: a.handlers.supportsUserNamespaces,
+	}); err != nil {
+		return nil, err
 	}
 	a.pods = workers.New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
 		return admission.Check(klog.FromContext(ctx), a.registration.current(), p, admission.LoadOf(others))

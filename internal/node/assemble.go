@@ -10,7 +10,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/informers"
@@ -36,14 +35,16 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	o := a.options
 	layout := rootdir.Layout{Root: o.RootDir}
 	allocatable := func() v1.ResourceList { return a.registration.current().Status.Allocatable }
+	handlers := a.handlers
 	drivers := factory.Storage().V1().CSIDrivers()
 	var volumes *volume.Manager
 	store := objects.New(ctx, o.Client, func(uid types.UID) { volumes.Changed(uid) })
 	volumes = volume.New(volume.Options{
 		Layout: layout, Client: o.Client, Objects: store, Clock: o.Clock, Allocatable: allocatable,
-		NoImages:   noImageVolumes(a.registration.reporter.version),
-		NodeLabels: func() map[string]string { return a.registration.current().Labels },
-		LoopFiles:  o.LoopFiles,
+		RecursiveReadOnly: func(p *v1.Pod) bool { return handlers.recursiveReadOnly(ctx, p) },
+		NoImages:          noImageVolumes(a.registration.reporter.version),
+		NodeLabels:        func() map[string]string { return a.registration.current().Labels },
+		LoopFiles:         o.LoopFiles,
 		Failed: func(p *v1.Pod, err error) {
 			for _, failure := range pod.VolumeErrors(err) {
 				o.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, failure.Reason, failure.Message)
@@ -90,17 +91,27 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 			Service: a.images, Secrets: store, Recorder: o.Recorder, Clock: o.Clock,
 			RecordsDir: filepath.Join(o.RootDir, "images"),
 		}),
-		Probes:         probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock}),
-		Logs:           rotator,
-		Handlers:       pod.Hooks{Runtime: a.runtime, Clock: o.Clock},
-		Cgroups:        a.cgroups,
-		RuntimeHandler: a.runtimeHandler,
-		AwaitPod:       o.AwaitPod,
-		LimitBandwidth: o.LimitBandwidth,
-		AnnouncePod:    o.AnnouncePod,
+		Probes:            probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock}),
+		Logs:              rotator,
+		Handlers:          pod.Hooks{Runtime: a.runtime, Clock: o.Clock},
+		Cgroups:           a.cgroups,
+		RuntimeHandler:    handlers.of,
+		RecursiveReadOnly: func(p *v1.Pod) bool { return handlers.recursiveReadOnly(ctx, p) },
+		Users:             a.users,
+		AwaitPod:          o.AwaitPod,
+		LimitBandwidth:    o.LimitBandwidth,
+		AnnouncePod:       o.AnnouncePod,
 	}
 	clean = func(keep func(types.UID) bool) {
-		for _, remove := range []func(context.Context, func(types.UID) bool) error{a.claims.RemoveOrphans, volumes.RemoveOrphans} {
+		for _, remove := range []func(context.Context, func(types.UID) bool) error{
+			a.claims.RemoveOrphans,
+			func(ctx context.Context, keep func(types.UID) bool) error {
+				if err := volumes.RemoveOrphans(ctx, keep); err != nil {
+					return err // its files may have the IDs of a pod
+				}
+				return a.users.ReleaseOrphans(keep)
+			},
+		} {
 			if err := remove(ctx, keep); err != nil {
 				klog.FromContext(ctx).Error(err, "Cannot remove what orphaned pods left, will retry")
 				go a.retryOrphans(ctx, func() error { return remove(ctx, keep) })
@@ -150,14 +161,4 @@ func noCDI(runtime *runtimeapi.VersionResponse) error {
 func isContainerdBefore(runtime *runtimeapi.VersionResponse, major, minor uint) bool {
 	v, err := version.ParseGeneric(runtime.RuntimeVersion)
 	return runtime.RuntimeName == "containerd" && err == nil && v.LessThan(version.MajorMinor(major, minor))
-}
-
-// runtimeHandler returns the runtime handler of a RuntimeClass. It reads the RuntimeClass when needed
-// instead of watching all, because few pods have one.
-func (a *Agent) runtimeHandler(ctx context.Context, class string) (string, error) {
-	runtimeClass, err := a.options.Client.NodeV1().RuntimeClasses().Get(ctx, class, metav1.GetOptions{})
-	if err != nil {
-		return "", fmt.Errorf("failed to get RuntimeClass %q: %w", class, err)
-	}
-	return runtimeClass.Handler, nil
 }

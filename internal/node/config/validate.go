@@ -6,6 +6,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -20,12 +21,22 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		atLeast("nodeStatusMaxImages", int64(*c.NodeStatusMaxImages), -1),
 		atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2),
 		positiveQuantity("containerLogMaxSize", c.ContainerLogMaxSize),
+		idsPerPod(*c.UserNamespaces.IDsPerPod),
 	)
 }
 
 func atLeast(field string, value, minimum int64) error {
 	if value < minimum {
 		return fmt.Errorf("%s is %d, and must be at least %d", field, value, minimum)
+	}
+	return nil
+}
+
+// idsPerPod checks userNamespaces.idsPerPod. Images use IDs of 16 bits, the kernel has IDs of 32.
+func idsPerPod(ids int64) error {
+	const unit = 1 << 16
+	if ids < unit || ids%unit != 0 || ids > math.MaxUint32 {
+		return fmt.Errorf("userNamespaces.idsPerPod is %d, and must be a multiple of %d and less than %d", ids, unit, int64(math.MaxUint32))
 	}
 	return nil
 }

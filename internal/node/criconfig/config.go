@@ -4,7 +4,6 @@
 package criconfig
 
 import (
-	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -32,11 +31,8 @@ type Host struct {
 	Memory int64
 }
 
-// Sandbox returns the configuration of a pod's sandbox.
-func (h Host) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string, dns *runtimeapi.DNSConfig) (*runtimeapi.PodSandboxConfig, error) {
-	if isFalse(pod.Spec.HostUsers) {
-		return nil, fmt.Errorf("the node does not support user namespaces (hostUsers: false)")
-	}
+// Sandbox returns the configuration of a pod's sandbox. users is its user namespace; nil for the host's.
+func (h Host) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string, dns *runtimeapi.DNSConfig, users *runtimeapi.UserNamespace) (*runtimeapi.PodSandboxConfig, error) {
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: attempt,
@@ -48,7 +44,7 @@ func (h Host) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string, dns *run
 		PortMappings: portMappings(pod),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent:    cgroupParent,
-			SecurityContext: sandboxSecurity(pod),
+			SecurityContext: sandboxSecurity(pod, users),
 			Sysctls:         sysctls(pod),
 			Resources:       podResources(pod),
 		},
@@ -149,6 +145,8 @@ type Run struct {
 	Devices []*runtimeapi.Device
 	// CDIDevices are the devices of the container's ResourceClaims.
 	CDIDevices []*runtimeapi.CDIDevice
+	// Users is the pod's user namespace; nil for the host's.
+	Users *runtimeapi.UserNamespace
 	// Target is the ID of the container whose process namespace an ephemeral container joins.
 	Target string
 }
@@ -169,6 +167,11 @@ func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 	security, err := containerSecurity(h.Layout, r.Pod, c, r.Image)
 	if err != nil {
 		return nil, err
+	}
+	security.NamespaceOptions.UsernsOptions = r.Users
+	for _, m := range r.Mounts {
+		// The IDs of files are translated like those of processes: root inside is the host's root on the volume.
+		m.UidMappings, m.GidMappings = r.Users.GetUids(), r.Users.GetGids()
 	}
 	if r.Target != "" {
 		security.NamespaceOptions.Pid = runtimeapi.NamespaceMode_TARGET

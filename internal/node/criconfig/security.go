@@ -112,12 +112,13 @@ func containerSecurity(layout rootdir.Layout, pod *v1.Pod, c *v1.Container, imag
 
 // sandboxSecurity returns the sandbox's security context for the runtime. The pause process
 // needs no privileges, so it always runs under the runtime's default seccomp profile.
-func sandboxSecurity(pod *v1.Pod) *runtimeapi.LinuxSandboxSecurityContext {
+func sandboxSecurity(pod *v1.Pod, users *runtimeapi.UserNamespace) *runtimeapi.LinuxSandboxSecurityContext {
 	out := &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces(pod),
 		Privileged:       anyPrivileged(pod),
 		Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 	}
+	out.NamespaceOptions.UsernsOptions = users
 	if psc := pod.Spec.SecurityContext; psc != nil {
 		out.RunAsUser, out.RunAsGroup = int64Value(psc.RunAsUser), int64Value(psc.RunAsGroup)
 		out.SelinuxOptions = selinux(psc.SELinuxOptions)

@@ -69,7 +69,7 @@ func (d *decision) containerStatus(c *v1.Container, kind containerType) v1.Conta
 	if s.State.Terminated == nil || len(runs) > 0 {
 		d.setWaiting(c, kind, runs, &s)
 	}
-	s.VolumeMounts = mountStatuses(c)
+	s.VolumeMounts = d.mountStatuses(c, old, s.ContainerID)
 	if kind == appContainer {
 		s.AllocatedResourcesStatus = d.Devices[c.Name]
 	}
@@ -231,19 +231,6 @@ func (d *decision) setReadiness(c *v1.Container, kind containerType, runs []runt
 		return
 	}
 	s.Ready = running && d.isReady(c, runs[0])
-}
-
-// mountStatuses copies the container's mounts. Only read-only mounts have a recursive mode.
-func mountStatuses(c *v1.Container) []v1.VolumeMountStatus {
-	var statuses []v1.VolumeMountStatus
-	for _, m := range c.VolumeMounts {
-		s := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
-		if m.ReadOnly {
-			s.RecursiveReadOnly = new(v1.RecursiveReadOnlyDisabled)
-		}
-		statuses = append(statuses, s)
-	}
-	return statuses
 }
 
 func userOf(run runtime.Container) *v1.ContainerUser {

@@ -30,6 +30,8 @@ type Input struct {
 	Memory Memory
 	// Devices is the health of the devices of the pod's claims, by container.
 	Devices map[string][]v1.ResourceStatus
+	// RecursiveReadOnly reports whether the runtime makes the pod's mounts read-only recursively, if the pod asks for it.
+	RecursiveReadOnly bool
 	// InFlight holds the keys of the actions that run.
 	InFlight map[ActionKey]bool
 	// HostIPs are the node's addresses, one for each IP family.

@@ -18,6 +18,7 @@ import (
 //	pods/<uid>/volume-subpaths/
 //	pods/<uid>/etc-hosts                 mounted at /etc/hosts
 //	pods/<uid>/resources.json            the resources allocated to the pod
+//	pods/<uid>/userns                    the IDs of its user namespace: owned by package userns
 //	pods/<uid>/containers/<name>/<n>     the termination log of the n-th run
 //	logs/<namespace>_<name>_<uid>/<container>/<n>.log
 //
@@ -73,6 +74,11 @@ func (l Layout) HostsFile(uid types.UID) string { return filepath.Join(l.PodDir(
 // AllocationFile keeps the resources allocated to the pod.
 func (l Layout) AllocationFile(uid types.UID) string {
 	return filepath.Join(l.PodDir(uid), "resources.json")
+}
+
+// UserNamespaceFile has the host's IDs that the pod's user namespace maps. Package userns owns it.
+func (l Layout) UserNamespaceFile(uid types.UID) string {
+	return filepath.Join(l.PodDir(uid), "userns")
 }
 
 // TerminationLog is the file mounted at the container's terminationMessagePath.
