@@ -139,6 +139,8 @@ type Run struct {
 	// after this one ends.
 	Attempt uint32
 	BackOff time.Duration
+	// Life is the life of the pod's containers to which the run belongs (KEP-5532).
+	Life    int
 	Image   Image
 	Env     []*runtimeapi.KeyValue
 	Mounts  []*runtimeapi.Mount
@@ -216,6 +218,9 @@ func (h Host) containerAnnotations(r Run) map[string]string {
 		runtime.AnnotationMessageFile:     h.Layout.TerminationLog(r.Pod.UID, r.Container.Name, r.Attempt),
 		runtime.AnnotationBackOff:         r.BackOff.String(),
 		runtime.AnnotationSize:            ContainerSize(r.Pod, r.Container).String(),
+	}
+	if r.Life > 0 {
+		a[runtime.AnnotationLife] = strconv.Itoa(r.Life)
 	}
 	if grace := r.Pod.Spec.TerminationGracePeriodSeconds; grace != nil {
 		a[runtime.AnnotationTerminationGrace] = strconv.FormatInt(*grace, 10)

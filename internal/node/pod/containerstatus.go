@@ -189,7 +189,8 @@ func (d *decision) truncate(message string) string {
 // setWaiting sets the waiting state, with its reason, of a container that should run and cannot be
 // started now.
 func (d *decision) setWaiting(c *v1.Container, kind containerType, runs []runtime.Container, s *v1.ContainerStatus) {
-	if d.deleting() || kind == initContainer && succeeded(s.State) {
+	past := d.isPastRun(c.Name)
+	if d.deleting() || kind == initContainer && succeeded(s.State) && !past {
 		return
 	}
 	failure, failed := d.Memory.Failures[OfContainer(c.Name)]
@@ -197,6 +198,10 @@ func (d *decision) setWaiting(c *v1.Container, kind containerType, runs []runtim
 	switch {
 	case len(runs) == 0 && failed:
 		waiting = &v1.ContainerStateWaiting{Reason: failure.Reason, Message: failure.Message}
+	case past && failed:
+		waiting = &v1.ContainerStateWaiting{Reason: failure.Reason, Message: failure.Message}
+	case past:
+		waiting = &v1.ContainerStateWaiting{Reason: reasonRestartingAll, Message: messageRestartingAll}
 	case len(runs) == 0 || runs[0].State != runtime.Exited || kind == ephemeralContainer || !shouldRestart(d.Pod, c, runs[0]):
 		return
 	default:

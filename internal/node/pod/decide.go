@@ -242,6 +242,7 @@ func Decide(in Input) Output {
 	d.Memory = in.Memory.clone()
 	d.out.Probe, d.out.Running = map[string]bool{}, map[string]bool{}
 	d.ignoreInterruptedStarts()
+	d.life = lifeOf(d.Pod, d.Runtime.Containers)
 	d.expire()
 
 	d.out.Status = d.status()
@@ -261,7 +262,8 @@ func Decide(in Input) Output {
 // decision is the state of one call of Decide.
 type decision struct {
 	Input
-	out Output
+	life int // of the pod's containers; see lifeOf
+	out  Output
 }
 
 func (d *decision) do(a Action) { d.out.Actions = append(d.out.Actions, a) }
@@ -324,7 +326,7 @@ func (d *decision) allDone() bool {
 	for i := range d.Pod.Spec.Containers {
 		c := &d.Pod.Spec.Containers[i]
 		latest, ok := d.Runtime.Latest(c.Name)
-		if !ok || d.isInFlight(StartContainer, c.Name) || latest.State != runtime.Exited || shouldRestart(d.Pod, c, latest) {
+		if !ok || d.isInFlight(StartContainer, c.Name) || latest.State != runtime.Exited || d.isPast(latest) || shouldRestart(d.Pod, c, latest) {
 			return false
 		}
 	}

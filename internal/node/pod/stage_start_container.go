@@ -89,7 +89,7 @@ func (w *Worker) tryStart(ctx context.Context, t task) error {
 		return err
 	}
 	config, err := w.configure(ctx, criconfig.Run{
-		Pod: w.Pod(), Container: c, Attempt: t.Attempt, BackOff: t.BackOff, Image: image,
+		Pod: w.Pod(), Container: c, Attempt: t.Attempt, BackOff: t.BackOff, Life: t.Life, Image: image,
 		Users: sandboxConfig.Linux.SecurityContext.NamespaceOptions.UsernsOptions,
 	}, volumeImages)
 	if err != nil {

@@ -30,7 +30,7 @@ func (d *decision) status() v1.PodStatus {
 	s.ContainerStatuses = d.containerStatuses(d.Pod.Spec.Containers, appContainer)
 	s.EphemeralContainerStatuses = d.containerStatuses(ephemeralSpecs(d.Pod), ephemeralContainer)
 	over := d.deleting() || d.Memory.Expired != nil || IsOver(d.Pod.Status.Phase)
-	s.Phase = phaseOf(d.Pod, &s, over && !d.anythingRuns(), d.anyAppRanInSandbox())
+	s.Phase = phaseOf(d.Pod, &s, over && !d.anythingRuns(), d.anyAppRanInSandbox(), d.startsAgain)
 	if IsOver(s.Phase) && !over && d.anyAppChanged() {
 		s.Phase = v1.PodRunning // it was stopped in order to restart it, whatever its exit code
 	}
@@ -167,7 +167,7 @@ func (d *decision) publish() {
 	if d.out.Finished && d.deleting() {
 		d.terminateAll(s)
 	}
-	s.Conditions = slices.Concat(s.Conditions, d.resizeConditions(s), d.conditions(s))
+	s.Conditions = slices.Concat(s.Conditions, d.resizeConditions(s), d.conditions(s), d.restartingCondition(s))
 }
 
 // holdsClaims reports whether devices may still be prepared for the pod.
@@ -236,7 +236,7 @@ func attempted(list []v1.ContainerStatus) []v1.ContainerStatus {
 func isOwnCondition(t v1.PodConditionType) bool {
 	return slices.Contains([]v1.PodConditionType{
 		v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled,
-		v1.PodResizePending, v1.PodResizeInProgress,
+		v1.PodResizePending, v1.PodResizeInProgress, v1.AllContainersRestarting,
 	}, t)
 }
 

@@ -214,7 +214,7 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 	now := w.parts.Clock.Now()
 	out := Decide(Input{
 		Pod: pod, Resize: resize, Deleted: deleted, Old: w.status, Runtime: w.seen, Memory: w.memory,
-		Devices:  w.devicesOf(pod), RecursiveReadOnly: w.recursiveReadOnly(pod),
+		Devices: w.devicesOf(pod), RecursiveReadOnly: w.recursiveReadOnly(pod),
 		InFlight: w.inFlightKeys(), HostIPs: w.parts.Host.IPs, RuntimeName: w.parts.RuntimeName, Now: now,
 	})
 	w.memory = out.Memory
