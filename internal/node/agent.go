@@ -105,6 +105,9 @@ func New(options Options) (*Agent, error) {
 		return nil, err
 	}
 	a.pods = workers.New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
+		if refusal := admission.CheckAppArmor(p, machine.appArmor); refusal != nil {
+			return refusal
+		}
 		return admission.Check(klog.FromContext(ctx), a.registration.current(), p, admission.LoadOf(others))
 	})
 	return a, nil
@@ -115,6 +118,11 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
 // Lookup returns the finder of the node's pods and containers. It finds them once Run has begun.
 func (a *Agent) Lookup() pod.Lookup { return lookup{pods: a.pods, runtime: a.view} }
+
+// CheckpointDir is where checkpoints of containers are written.
+func (a *Agent) CheckpointDir() string {
+	return rootdir.Layout{Root: a.options.RootDir}.CheckpointsDir()
+}
 
 // Runtime returns the client of the node's runtime.
 func (a *Agent) Runtime() cri.RuntimeService { return a.runtime }

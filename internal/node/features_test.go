@@ -28,6 +28,9 @@ func TestRealFeatures(t *testing.T) {
 		run  func(*bed)
 	}{
 		{"user namespaces", userNamespaces},
+		{"seccomp", seccomp},
+		{"AppArmor", appArmor},
+		{"restart of all containers", restartAll},
 	} {
 		b.T = t
 		t.Run(test.name, func(t *testing.T) { b.T = t; test.run(b) })
@@ -126,4 +129,90 @@ func userNamespaces(b *bed) {
 	if got := b.outputOf(namespaced("third", "cat /proc/self/uid_map > /dev/termination-log")); !strings.Contains(got, " 65536 ") {
 		b.Errorf("the IDs of the first pod are not free: %s", got)
 	}
+}
+
+// seccomp runs containers with each kind of profile: the kernel's mode is 2 with a filter, 0 without.
+func seccomp(b *bed) {
+	dir := filepath.Join(b.options.RootDir, "seccomp")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		b.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "audit.json"), []byte(`{"defaultAction": "SCMP_ACT_ALLOW"}`), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	with := func(name string, profile *v1.SeccompProfile) *v1.Pod {
+		p := podOf(name, busybox("c", "grep '^Seccomp:' /proc/self/status > /dev/termination-log"))
+		p.Spec.SecurityContext = &v1.PodSecurityContext{SeccompProfile: profile}
+		return p
+	}
+	for name, test := range map[string]struct {
+		profile *v1.SeccompProfile
+		mode    string
+	}{
+		"seccomp-none":      {nil, "0"},
+		"seccomp-default":   {&v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault}, "2"},
+		"seccomp-localhost": {&v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: new("audit.json")}, "2"},
+	} {
+		if got := strings.TrimSpace(b.outputOf(with(name, test.profile))); got != "Seccomp:\t"+test.mode {
+			b.Errorf("%s: %q", name, got)
+		}
+	}
+	b.create(with("seccomp-missing", &v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: new("missing.json")}))
+	p := b.until("seccomp-missing", "waiting for its profile", waitingFor("CreateContainerError"))
+	if got := p.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(got, "cannot load seccomp profile") {
+		b.Errorf("message %q", got)
+	}
+	b.delete("seccomp-missing")
+}
+
+// appArmor creates a pod that asks for a profile, on a kernel that enforces none.
+func appArmor(b *bed) {
+	if appArmorEnabled() {
+		b.Skip("this kernel enforces AppArmor")
+	}
+	p := podOf("confined", busybox("c", exitOnTERM))
+	p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{AppArmorProfile: &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}}
+	b.create(p)
+	p = b.until("confined", "refused", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
+	if want := "Pod was rejected: Cannot enforce AppArmor: AppArmor is not enabled on the host"; p.Status.Reason != "AppArmor" || p.Status.Message != want {
+		b.Errorf("refused as %s: %s", p.Status.Reason, p.Status.Message)
+	}
+	b.delete("confined")
+}
+
+// restartAll runs a pod whose worker exits once with 42: initialization starts over, in the same sandbox and with the same volumes,
+// also if the agent is replaced meanwhile.
+func restartAll(b *bed) {
+	worker := busybox("worker", "echo worker >> /log/order; test -f /log/restarted && { while :; do sleep 0.1; done; }; sleep 1; touch /log/restarted; exit 42")
+	worker.RestartPolicy = new(v1.ContainerRestartPolicyNever)
+	worker.RestartPolicyRules = []v1.ContainerRestartRule{{
+		Action:    v1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+	}}
+	p := podOf("again", busybox("bystander", "trap '' TERM; while :; do sleep 0.1; done"), worker)
+	p.Spec.RestartPolicy = v1.RestartPolicyNever
+	p.Spec.InitContainers = []v1.Container{busybox("init", "echo init >> /log/order; sleep 1")}
+	p.Spec.Volumes = []v1.Volume{{Name: "log", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+	for _, c := range []*v1.Container{&p.Spec.InitContainers[0], &p.Spec.Containers[0], &p.Spec.Containers[1]} {
+		c.VolumeMounts = []v1.VolumeMount{{Name: "log", MountPath: "/log"}}
+	}
+	b.create(p)
+	p = b.until("again", "restarting", func(p *v1.Pod) bool {
+		return conditionNamed(p, v1.AllContainersRestarting).Status == v1.ConditionTrue
+	})
+	ip := p.Status.PodIP
+	b.stop()
+	b.start()
+	p = b.until("again", "ready again", func(p *v1.Pod) bool { return podReady(p) && p.Status.ContainerStatuses[0].RestartCount == 1 })
+	for _, c := range []v1.ContainerStatus{p.Status.InitContainerStatuses[0], p.Status.ContainerStatuses[0], p.Status.ContainerStatuses[1]} {
+		want := map[string]int32{"init": 0, "bystander": 137, "worker": 42}[c.Name]
+		if last := c.LastTerminationState.Terminated; c.RestartCount != 1 || last == nil || last.ExitCode != want {
+			b.Errorf("%s: %d restarts, last %+v", c.Name, c.RestartCount, last)
+		}
+	}
+	if p.Status.PodIP != ip || conditionNamed(p, v1.AllContainersRestarting).Status != v1.ConditionFalse {
+		b.Errorf("the address was %s, then %+v", ip, p.Status)
+	}
+	b.delete("again")
+	b.nothingLeft(p)
 }

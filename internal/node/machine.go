@@ -37,6 +37,7 @@ type machine struct {
 	bootID     string
 	kernel     string
 	osImage    string
+	appArmor   bool // enforced by the kernel
 }
 
 func readMachine(rootDir string) (machine, error) {
@@ -62,6 +63,7 @@ func readMachine(rootDir string) (machine, error) {
 		bootID:     line("/proc/sys/kernel/random/boot_id"),
 		kernel:     unix.ByteSliceToString(name.Release[:]),
 		osImage:    osRelease(),
+		appArmor:   appArmorEnabled(),
 	}, nil
 }
 
@@ -135,6 +137,12 @@ func hugePages() map[string]int64 {
 		pages[resource.NewQuantity(kib<<10, resource.BinarySI).String()] = count * kib << 10
 	}
 	return pages
+}
+
+// appArmorEnabled reports whether the kernel enforces AppArmor profiles, and shows them.
+func appArmorEnabled() bool {
+	_, err := os.Stat("/sys/kernel/security/apparmor")
+	return err == nil && strings.HasPrefix(line("/sys/module/apparmor/parameters/enabled"), "Y")
 }
 
 // line returns the content of a file with one line, or "" if it cannot be read.

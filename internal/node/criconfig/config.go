@@ -29,6 +29,8 @@ type Host struct {
 	DNS DNS
 	// Memory is the node's memory in bytes.
 	Memory int64
+	// SeccompDefault gives containers without a seccomp profile the runtime's default one.
+	SeccompDefault bool
 }
 
 // Sandbox returns the configuration of a pod's sandbox. users is its user namespace; nil for the host's.
@@ -166,7 +168,7 @@ type Image struct {
 // Container returns the configuration of a run. It fails if the run would break runAsNonRoot.
 func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 	c := r.Container
-	security, err := containerSecurity(h.Layout, r.Pod, c, r.Image)
+	security, err := h.containerSecurity(r.Pod, c, r.Image)
 	if err != nil {
 		return nil, err
 	}

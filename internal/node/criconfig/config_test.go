@@ -201,7 +201,7 @@ func TestRunAsNonRoot(t *testing.T) {
 	} {
 		pod := testPod()
 		pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: test.user}
-		_, err := containerSecurity(rootdir.Layout{}, pod, &pod.Spec.Containers[0], test.image)
+		_, err := testHost.containerSecurity(pod, &pod.Spec.Containers[0], test.image)
 		if got := strings.TrimSuffix(errorText(err), ` (pod: "p_ns(u)", container: c)`); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
@@ -328,5 +328,31 @@ func TestHostnames(t *testing.T) {
 		if got.Hostname != test.want {
 			t.Errorf("pod %s has host name %q, want %q", test.name, got.Hostname, test.want)
 		}
+	}
+}
+
+// A container without a profile is unconfined unless the node has a default.
+func TestSeccomp(t *testing.T) {
+	local := &v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: new("a/b.json")}
+	for name, test := range map[string]struct {
+		profile *v1.SeccompProfile
+		byNode  bool
+		want    string
+	}{
+		"none":                     {nil, false, "Unconfined"},
+		"none, with a default":     {nil, true, "RuntimeDefault"},
+		"unconfined, with default": {&v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined}, true, "Unconfined"},
+		"default":                  {&v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault}, false, "RuntimeDefault"},
+		"localhost":                {local, true, "Localhost/node/seccomp/a/b.json"},
+	} {
+		h := testHost
+		h.SeccompDefault = test.byNode
+		got, err := h.seccomp(test.profile)
+		if err != nil || got.ProfileType.String()+got.LocalhostRef != test.want {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if got, err := testHost.seccomp(&v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost}); err == nil {
+		t.Errorf("a local profile without a name: %v", got)
 	}
 }

@@ -28,6 +28,7 @@ import (
 //	plugins/<driver>/                    conventionally, the socket of a driver
 //	plugins_registry/                    the registration sockets of drivers
 //	pod-resources/kubelet.sock           the socket of the PodResources API
+//	checkpoints/                         checkpoints of containers, which users remove
 //	claims/<uid>.json                    prepared ResourceClaims: owned by package dra
 type Layout struct {
 	Root string
@@ -67,6 +68,9 @@ func (l Layout) PodResourcesSocket() string {
 
 // ClaimsDir holds one record for each ResourceClaim. Package dra owns its content.
 func (l Layout) ClaimsDir() string { return filepath.Join(l.Root, "claims") }
+
+// CheckpointsDir holds the checkpoints of containers.
+func (l Layout) CheckpointsDir() string { return filepath.Join(l.Root, "checkpoints") }
 
 // HostsFile is the pod's /etc/hosts.
 func (l Layout) HostsFile(uid types.UID) string { return filepath.Join(l.PodDir(uid), "etc-hosts") }
