@@ -28,6 +28,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/node/admission"
 	"github.com/kindred-project/kindred/internal/node/cgroup"
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/dra"
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
@@ -51,6 +52,7 @@ type Agent struct {
 	cgroups      *cgroup.Manager
 	handlers     *runtimeHandlers
 	users        *userns.Manager
+	swap         criconfig.Swap
 	records      *dra.Store      // of prepared claims
 	claims       *dra.Manager    // once Run has begun
 	volumes      *volume.Manager // likewise
@@ -68,6 +70,9 @@ func New(options Options) (*Agent, error) {
 	}
 	records, err := dra.Open(rootdir.Layout{Root: options.RootDir}.ClaimsDir())
 	if err != nil {
+		return nil, err
+	}
+	if err := checkSwap(*options.Config.FailSwapOn); err != nil {
 		return nil, err
 	}
 	machine, err := readMachine(options.RootDir)
@@ -92,6 +97,7 @@ func New(options Options) (*Agent, error) {
 		options: options, runtime: service, images: images, records: records, ready: make(chan struct{}),
 		view:    runtime.New(service, options.Owner, options.Clock),
 		cgroups: cgroup.New(options.CgroupParent),
+		swap:    swapOf(options.Config.MemorySwap.SwapBehavior, machine.swap),
 	}
 	a.registration = &registration{
 		options: options, changed: make(chan struct{}, 1),
@@ -109,7 +115,10 @@ func New(options Options) (*Agent, error) {
 			return refusal
 		}
 		return admission.Check(klog.FromContext(ctx), a.registration.current(), p, admission.LoadOf(others))
-	})
+	}, admission.ResizeRules{
+		StaticCPU: options.Config.CPUManagerPolicy == "static", StaticMemory: options.Config.MemoryManagerPolicy == "Static",
+		Swaps: a.swap.Swaps,
+	}.CheckResize)
 	return a, nil
 }
 

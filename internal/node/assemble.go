@@ -74,8 +74,8 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	parts = &pod.Parts{
 		Host: criconfig.Host{
 			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.registration.reporter.machine.memory,
-			SeccompDefault: *o.Config.SeccompDefault,
-			DNS:            criconfig.DNS{Servers: o.ClusterDNS, Domain: o.Config.ClusterDomain, ResolvConf: o.ResolvConf},
+			SeccompDefault: *o.Config.SeccompDefault, Swap: a.swap, PageSizes: a.registration.reporter.machine.pageSizes(),
+			DNS: criconfig.DNS{Servers: o.ClusterDNS, Domain: o.Config.ClusterDomain, ResolvConf: o.ResolvConf},
 		},
 		Runtime:     a.view,
 		RuntimeName: a.registration.reporter.version.RuntimeName,

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kindred-project/kindred/internal/node/rootdir"
@@ -31,6 +33,8 @@ func TestRealFeatures(t *testing.T) {
 		{"seccomp", seccomp},
 		{"AppArmor", appArmor},
 		{"restart of all containers", restartAll},
+		{"huge pages", hugePageVolume},
+		{"recursive read-only mounts", readOnlyMounts},
 	} {
 		b.T = t
 		t.Run(test.name, func(t *testing.T) { b.T = t; test.run(b) })
@@ -215,4 +219,60 @@ func restartAll(b *bed) {
 	}
 	b.delete("again")
 	b.nothingLeft(p)
+}
+
+// hugePageVolume runs a pod with huge pages, of which the machine must have some to spare.
+func hugePageVolume(b *bed) {
+	const file = "/proc/sys/vm/nr_hugepages"
+	before := line(file)
+	count, err := strconv.Atoi(before)
+	if err != nil {
+		b.Skipf("the kernel has no huge pages: %v", err)
+	}
+	set := func(pages string) { _ = os.WriteFile(file, []byte(pages), 0o644) }
+	set(strconv.Itoa(count + 2))
+	b.Cleanup(func() { set(before) })
+	if line(file) == before {
+		b.Skip("the machine cannot reserve huge pages")
+	}
+	b.stop()
+	b.start() // the node reads its capacity at the start
+	p := podOf("huge", busybox("c", "grep /huge /proc/mounts > /dev/termination-log"))
+	pages := v1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi"), v1.ResourceMemory: resource.MustParse("16Mi")}
+	p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: pages, Limits: pages}
+	p.Spec.Volumes = []v1.Volume{{Name: "pages", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}}}
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "pages", MountPath: "/huge"}}
+	if got := b.outputOf(p); !strings.Contains(got, " hugetlbfs ") || !strings.Contains(got, "pagesize=2M") {
+		b.Errorf("mounted as %q", got)
+	}
+	b.nothingLeft(p)
+}
+
+// readOnlyMounts mounts a directory with a mount below it: that one is read-only as well if the runtime can do that.
+func readOnlyMounts(b *bed) {
+	dir := b.TempDir()
+	below := filepath.Join(dir, "below")
+	if err := os.Mkdir(below, 0o755); err != nil {
+		b.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", below, "tmpfs", 0, ""); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := syscall.Unmount(below, 0); err != nil {
+			b.Error(err)
+		}
+	})
+	p := podOf("recursive", busybox("c", "touch /host/below/file 2>/dev/null && echo writable > /dev/termination-log; true"))
+	p.Spec.Volumes = []v1.Volume{{Name: "host", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dir}}}}
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{
+		Name: "host", MountPath: "/host", ReadOnly: true, RecursiveReadOnly: new(v1.RecursiveReadOnlyIfPossible),
+	}}
+	want := "writable"
+	if f := b.handler(); f.RecursiveReadOnlyMounts != nil && *f.RecursiveReadOnlyMounts {
+		want = ""
+	}
+	if got := strings.TrimSpace(b.outputOf(p)); got != want {
+		b.Errorf("the mount below is %q, want %q", got, want)
+	}
 }

@@ -31,6 +31,7 @@ type machine struct {
 	cpus       int64
 	memory     int64 // bytes
 	disk       int64 // bytes of the file system of the root directory
+	swap       int64 // bytes
 	hugePages  map[string]int64
 	machineID  string
 	systemUUID string
@@ -49,6 +50,10 @@ func readMachine(rootDir string) (machine, error) {
 	if err := unix.Statfs(rootDir, &disk); err != nil {
 		return machine{}, fmt.Errorf("read the size of the file system of %s: %w", rootDir, err)
 	}
+	swap, err := meminfo("SwapTotal")
+	if err != nil {
+		return machine{}, err
+	}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return machine{}, fmt.Errorf("read the kernel's version: %w", err)
@@ -57,6 +62,7 @@ func readMachine(rootDir string) (machine, error) {
 		cpus:       int64(goruntime.NumCPU()),
 		memory:     memory,
 		disk:       int64(disk.Blocks) * disk.Bsize,
+		swap:       swap,
 		hugePages:  hugePages(),
 		machineID:  line("/etc/machine-id"),
 		systemUUID: cmp.Or(line("/sys/class/dmi/id/product_uuid"), line("/etc/machine-id")),
@@ -143,6 +149,16 @@ func hugePages() map[string]int64 {
 func appArmorEnabled() bool {
 	_, err := os.Stat("/sys/kernel/security/apparmor")
 	return err == nil && strings.HasPrefix(line("/sys/module/apparmor/parameters/enabled"), "Y")
+}
+
+// pageSizes returns the sizes of the machine's huge pages in bytes.
+func (m machine) pageSizes() []int64 {
+	var sizes []int64
+	for size := range m.hugePages {
+		quantity := resource.MustParse(size)
+		sizes = append(sizes, quantity.Value())
+	}
+	return sizes
 }
 
 // line returns the content of a file with one line, or "" if it cannot be read.

@@ -53,7 +53,8 @@ func TestParseErrors(t *testing.T) {
 		head + "maxPods: 1\nmaxPods: 2":   "already set",
 		head + "containerLogMaxSize: ten": `containerLogMaxSize is "ten"`,
 		head + "containerLogMaxFiles: 1":  "containerLogMaxFiles is 1",
-		head + "userNamespaces: {idsPerPod: 65537}": "userNamespaces.idsPerPod is 65537, and must be a multiple of 65536",
+		head + "memorySwap: {swapBehavior: UnlimitedSwap}": "memorySwap.swapBehavior is \"UnlimitedSwap\"",
+		head + "userNamespaces: {idsPerPod: 65537}":        "userNamespaces.idsPerPod is 65537, and must be a multiple of 65536",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q in it", text, err, want)

@@ -21,6 +21,7 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		atLeast("nodeStatusMaxImages", int64(*c.NodeStatusMaxImages), -1),
 		atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2),
 		positiveQuantity("containerLogMaxSize", c.ContainerLogMaxSize),
+		swapBehavior(c.MemorySwap.SwapBehavior),
 		idsPerPod(*c.UserNamespaces.IDsPerPod),
 	)
 }
@@ -30,6 +31,14 @@ func atLeast(field string, value, minimum int64) error {
 		return fmt.Errorf("%s is %d, and must be at least %d", field, value, minimum)
 	}
 	return nil
+}
+
+func swapBehavior(behavior string) error {
+	switch behavior {
+	case "", "NoSwap", "LimitedSwap":
+		return nil
+	}
+	return fmt.Errorf("memorySwap.swapBehavior is %q, and must be NoSwap or LimitedSwap", behavior)
 }
 
 // idsPerPod checks userNamespaces.idsPerPod. Images use IDs of 16 bits, the kernel has IDs of 32.

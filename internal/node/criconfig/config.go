@@ -29,6 +29,9 @@ type Host struct {
 	DNS DNS
 	// Memory is the node's memory in bytes.
 	Memory int64
+	Swap   Swap
+	// PageSizes are the sizes of the node's huge pages in bytes.
+	PageSizes []int64
 	// SeccompDefault gives containers without a seccomp profile the runtime's default one.
 	SeccompDefault bool
 }
@@ -199,7 +202,7 @@ func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 		Tty:         c.TTY,
 		StopSignal:  stopSignal(c),
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources:       ContainerResources(r.Pod, c, h.Memory),
+			Resources:       h.ContainerResources(r.Pod, c),
 			SecurityContext: security,
 		},
 	}, nil

@@ -214,3 +214,15 @@ func TestAllocationIsStored(t *testing.T) {
 		t.Errorf("allocated %+v, wanted %+v", in.Spec.Containers[0].Resources, wanted.Spec.Containers[0].Resources)
 	}
 }
+
+// A resize that can never be done is shown as Infeasible, any other that waits as Deferred.
+func TestPendingReasons(t *testing.T) {
+	for reason, want := range map[string]string{"OutOfcpu": v1.PodReasonDeferred, v1.PodReasonInfeasible: v1.PodReasonInfeasible} {
+		in := scene(v1.Container{Name: "c"}).with(runningRun("c"))
+		in.Resize.Pending = &Refusal{Reason: reason, Message: "why"}
+		c := conditionOf(Decide(in).Status.Conditions, v1.PodResizePending)
+		if c == nil || c.Reason != want || c.Message != "why" {
+			t.Errorf("%s: %+v", reason, c)
+		}
+	}
+}
