@@ -194,7 +194,7 @@ func restartAll(b *bed) {
 		ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
 	}}
 	p := podOf("again", busybox("bystander", "trap '' TERM; while :; do sleep 0.1; done"), worker)
-	p.Spec.RestartPolicy = v1.RestartPolicyNever
+	p.Spec.RestartPolicy, p.Spec.TerminationGracePeriodSeconds = v1.RestartPolicyNever, new(int64(1))
 	p.Spec.InitContainers = []v1.Container{busybox("init", "echo init >> /log/order; sleep 1")}
 	p.Spec.Volumes = []v1.Volume{{Name: "log", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
 	for _, c := range []*v1.Container{&p.Spec.InitContainers[0], &p.Spec.Containers[0], &p.Spec.Containers[1]} {

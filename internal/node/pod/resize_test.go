@@ -226,3 +226,35 @@ func TestPendingReasons(t *testing.T) {
 		}
 	}
 }
+
+// The status has the resources of the whole pod: while it is resized, those that its cgroup still has.
+func TestPodResourcesStatus(t *testing.T) {
+	c := sized("c", "1", "64Mi")
+	in := scene(c, v1.Container{Name: "unlimited"}).with(runningRun("c"))
+	in.Pod.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("128Mi")}}
+	was := criconfig.PodSize(in.Pod)
+	was.MemoryLimit = 96 << 20
+	for name, test := range map[string]struct {
+		memory Memory
+		shown  *v1.ResourceRequirements
+		want   string
+	}{
+		"unknown cgroup":   {Memory{VolumesReady: true}, nil, "128Mi"},
+		"cgroup as before": {Memory{VolumesReady: true, Cgroup: &was}, nil, "96Mi"},
+		"new agent": {Memory{VolumesReady: true, Resizing: true}, &v1.ResourceRequirements{
+			Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("80Mi")},
+		}, "80Mi"},
+	} {
+		in.Memory, in.Old.Resources = test.memory, test.shown
+		s := Decide(in).Status
+		if got := s.Resources.Limits.Memory().String(); got != test.want {
+			t.Errorf("%s: limit %s, want %s", name, got, test.want)
+		}
+		if _, limited := s.Resources.Limits[v1.ResourceCPU]; limited {
+			t.Errorf("%s: the CPU of a container without a limit is shown as limited", name)
+		}
+		if got := s.AllocatedResources.Cpu().String(); got != "1" {
+			t.Errorf("%s: allocated CPU %s", name, got)
+		}
+	}
+}

@@ -26,6 +26,7 @@ func (d *decision) status() v1.PodStatus {
 	}
 	d.addresses(&s)
 	keepOthersFields(&s, &d.Pod.Status)
+	d.podResources(&s)
 	s.InitContainerStatuses = d.containerStatuses(d.Pod.Spec.InitContainers, initContainer)
 	s.ContainerStatuses = d.containerStatuses(d.Pod.Spec.Containers, appContainer)
 	s.EphemeralContainerStatuses = d.containerStatuses(ephemeralSpecs(d.Pod), ephemeralContainer)
