@@ -128,6 +128,16 @@ func userNamespaces(b *bed) {
 	if stat := info.Sys().(*syscall.Stat_t); stat.Uid != 0 {
 		b.Errorf("root in the pod wrote a file of user %d on the host", stat.Uid)
 	}
+	// Masked paths are mounts below /proc. A pod in a user namespace may do without.
+	for name, masked := range map[string]bool{"masked": true, "unmasked": false} {
+		p := namespaced(name, "grep -c ' /proc/[a-z]' /proc/mounts > /dev/termination-log; true")
+		if !masked {
+			p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{ProcMount: new(v1.UnmaskedProcMount)}
+		}
+		if got := strings.TrimSpace(b.outputOf(p)); (got != "0") != masked {
+			b.Errorf("%s: %s mounts below /proc", name, got)
+		}
+	}
 	b.delete("first")
 	b.nothingLeft(first)
 	if got := b.outputOf(namespaced("third", "cat /proc/self/uid_map > /dev/termination-log")); !strings.Contains(got, " 65536 ") {
