@@ -162,7 +162,8 @@ func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, lis
 	clients.AddCert(keys.Cluster.Certificate)
 	server := serve.New(serve.Options{
 		Node: m.options.Name, Lookup: agent.Lookup(), Runtime: agent.Runtime(), Stats: agent.Stats, Clock: m.options.Clock,
-		ClientCAs: clients, Users: []string{kubeletClientUser}, Reviews: client,
+		CheckpointDir: agent.CheckpointDir(),
+		ClientCAs:     clients, Users: []string{kubeletClientUser}, Reviews: client,
 	})
 	config := serve.TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.TLS(), nil })
 	m.parts.Start("node server", func(ctx context.Context) error { return server.Serve(ctx, listener, config) })

@@ -29,6 +29,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/node/admission"
 	"github.com/kindred-project/kindred/internal/node/cgroup"
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/dra"
 	"github.com/kindred-project/kindred/internal/node/eviction"
 	"github.com/kindred-project/kindred/internal/node/garbage"
@@ -38,6 +39,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 	"github.com/kindred-project/kindred/internal/node/usage"
+	"github.com/kindred-project/kindred/internal/node/userns"
 	"github.com/kindred-project/kindred/internal/node/volume"
 	"github.com/kindred-project/kindred/internal/node/workers"
 )
@@ -52,6 +54,9 @@ type Agent struct {
 	pods         *workers.Set
 	view         *runtime.Runtime
 	cgroups      *cgroup.Manager
+	handlers     *runtimeHandlers
+	users        *userns.Manager
+	swap         criconfig.Swap
 	records      *dra.Store      // of prepared claims
 	claims       *dra.Manager    // once Run has begun
 	volumes      *volume.Manager // likewise
@@ -74,6 +79,9 @@ func New(options Options) (*Agent, error) {
 	}
 	records, err := dra.Open(rootdir.Layout{Root: options.RootDir}.ClaimsDir())
 	if err != nil {
+		return nil, err
+	}
+	if err := checkSwap(*options.Config.FailSwapOn); err != nil {
 		return nil, err
 	}
 	machine, err := readMachine(options.RootDir)
@@ -101,17 +109,31 @@ func New(options Options) (*Agent, error) {
 		options: options, runtime: service, images: images, records: records, ready: make(chan struct{}),
 		view:    runtime.New(service, options.Owner, options.Clock),
 		cgroups: cgroup.New(options.CgroupParent),
+		swap:    swapOf(options.Config.MemorySwap.SwapBehavior, machine.swap),
 	}
 	a.registration = &registration{
 		options: options, changed: make(chan struct{}, 1),
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
+	a.handlers = &runtimeHandlers{client: options.Client, node: a.registration.current}
+	if a.users, err = userns.New(userns.Options{
+		Layout: rootdir.Layout{Root: options.RootDir}, IDsPerPod: *options.Config.UserNamespaces.IDsPerPod,
+		MaxPods: int64(options.Config.MaxPods), Supports: a.handlers.supportsUserNamespaces,
+	}); err != nil {
+		return nil, err
+	}
 	a.pods = workers.New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
 		if message := eviction.Refusal(klog.FromContext(ctx), a.evictions.Conditions(), p); message != "" {
 			return &pod.Refusal{Reason: eviction.Reason, Message: message}
 		}
+		if refusal := admission.CheckAppArmor(p, machine.appArmor); refusal != nil {
+			return refusal
+		}
 		return admission.Check(klog.FromContext(ctx), a.registration.current(), p, admission.LoadOf(others))
-	})
+	}, admission.ResizeRules{
+		StaticCPU: options.Config.CPUManagerPolicy == "static", StaticMemory: options.Config.MemoryManagerPolicy == "Static",
+		Swaps: a.swap.Swaps,
+	}.CheckResize)
 	return a, a.watchPressure()
 }
 
@@ -120,6 +142,11 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
 // Lookup returns the finder of the node's pods and containers. It finds them once Run has begun.
 func (a *Agent) Lookup() pod.Lookup { return lookup{pods: a.pods, runtime: a.view} }
+
+// CheckpointDir is where checkpoints of containers are written.
+func (a *Agent) CheckpointDir() string {
+	return rootdir.Layout{Root: a.options.RootDir}.CheckpointsDir()
+}
 
 // Runtime returns the client of the node's runtime.
 func (a *Agent) Runtime() cri.RuntimeService { return a.runtime }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/informers"
@@ -34,14 +33,16 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	o := a.options
 	layout := rootdir.Layout{Root: o.RootDir}
 	allocatable := func() v1.ResourceList { return a.registration.current().Status.Allocatable }
+	handlers := a.handlers
 	drivers := factory.Storage().V1().CSIDrivers()
 	var volumes *volume.Manager
 	store := objects.New(ctx, o.Client, func(uid types.UID) { volumes.Changed(uid) })
 	volumes = volume.New(volume.Options{
 		Layout: layout, Client: o.Client, Objects: store, Clock: o.Clock, Allocatable: allocatable,
-		NoImages:   noImageVolumes(a.registration.reporter.version),
-		NodeLabels: func() map[string]string { return a.registration.current().Labels },
-		LoopFiles:  o.LoopFiles,
+		RecursiveReadOnly: func(p *v1.Pod) bool { return handlers.recursiveReadOnly(ctx, p) },
+		NoImages:          noImageVolumes(a.registration.reporter.version),
+		NodeLabels:        func() map[string]string { return a.registration.current().Labels },
+		LoopFiles:         o.LoopFiles,
 		Failed: func(p *v1.Pod, err error) {
 			for _, failure := range pod.VolumeErrors(err) {
 				o.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, failure.Reason, failure.Message)
@@ -77,8 +78,9 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	return &pod.Parts{
 		Host: criconfig.Host{
 			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.registration.reporter.machine.memory,
-			KillTogether: cgroup.IsV2() && (o.Config.SingleProcessOOMKill == nil || !*o.Config.SingleProcessOOMKill),
-			DNS:          criconfig.DNS{Servers: o.ClusterDNS, Domain: o.Config.ClusterDomain, ResolvConf: o.ResolvConf},
+			KillTogether:   cgroup.IsV2() && (o.Config.SingleProcessOOMKill == nil || !*o.Config.SingleProcessOOMKill),
+			SeccompDefault: *o.Config.SeccompDefault, Swap: a.swap, PageSizes: a.registration.reporter.machine.pageSizes(),
+			DNS: criconfig.DNS{Servers: o.ClusterDNS, Domain: o.Config.ClusterDomain, ResolvConf: o.ResolvConf},
 		},
 		Runtime:     a.view,
 		RuntimeName: a.registration.reporter.version.RuntimeName,
@@ -91,15 +93,17 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 			Objects: store, Services: services.Lister(), ServicesSynced: services.Informer().HasSynced,
 			API: o.API, Allocatable: allocatable, OpenFile: volumes.OpenFile,
 		}),
-		Images:         images,
-		Probes:         probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock}),
-		Logs:           rotator,
-		Handlers:       pod.Hooks{Runtime: a.runtime, Clock: o.Clock},
-		Cgroups:        a.cgroups,
-		RuntimeHandler: a.runtimeHandler,
-		AwaitPod:       o.AwaitPod,
-		LimitBandwidth: o.LimitBandwidth,
-		AnnouncePod:    o.AnnouncePod,
+		Images:            images,
+		Probes:            probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock}),
+		Logs:              rotator,
+		Handlers:          pod.Hooks{Runtime: a.runtime, Clock: o.Clock},
+		Cgroups:           a.cgroups,
+		RuntimeHandler:    handlers.of,
+		RecursiveReadOnly: func(p *v1.Pod) bool { return handlers.recursiveReadOnly(ctx, p) },
+		Users:             a.users,
+		AwaitPod:          o.AwaitPod,
+		LimitBandwidth:    o.LimitBandwidth,
+		AnnouncePod:       o.AnnouncePod,
 	}
 }
 
@@ -126,14 +130,4 @@ func noCDI(runtime *runtimeapi.VersionResponse) error {
 func isContainerdBefore(runtime *runtimeapi.VersionResponse, major, minor uint) bool {
 	v, err := version.ParseGeneric(runtime.RuntimeVersion)
 	return runtime.RuntimeName == "containerd" && err == nil && v.LessThan(version.MajorMinor(major, minor))
-}
-
-// runtimeHandler returns the runtime handler of a RuntimeClass. It reads the RuntimeClass when needed
-// instead of watching all, because few pods have one.
-func (a *Agent) runtimeHandler(ctx context.Context, class string) (string, error) {
-	runtimeClass, err := a.options.Client.NodeV1().RuntimeClasses().Get(ctx, class, metav1.GetOptions{})
-	if err != nil {
-		return "", fmt.Errorf("failed to get RuntimeClass %q: %w", class, err)
-	}
-	return runtimeClass.Handler, nil
 }

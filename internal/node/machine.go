@@ -22,12 +22,14 @@ type machine struct {
 	cpus       int64
 	memory     int64 // bytes
 	disk       int64 // bytes of the file system of the root directory
+	swap       int64 // bytes
 	hugePages  map[string]int64
 	machineID  string
 	systemUUID string
 	bootID     string
 	kernel     string
 	osImage    string
+	appArmor   bool // enforced by the kernel
 }
 
 func readMachine(rootDir string) (machine, error) {
@@ -39,6 +41,10 @@ func readMachine(rootDir string) (machine, error) {
 	if err := unix.Statfs(rootDir, &disk); err != nil {
 		return machine{}, fmt.Errorf("read the size of the file system of %s: %w", rootDir, err)
 	}
+	swap, err := meminfo("SwapTotal")
+	if err != nil {
+		return machine{}, err
+	}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return machine{}, fmt.Errorf("read the kernel's version: %w", err)
@@ -47,12 +53,14 @@ func readMachine(rootDir string) (machine, error) {
 		cpus:       int64(goruntime.NumCPU()),
 		memory:     memory,
 		disk:       int64(disk.Blocks) * disk.Bsize,
+		swap:       swap,
 		hugePages:  hugePages(),
 		machineID:  line("/etc/machine-id"),
 		systemUUID: cmp.Or(line("/sys/class/dmi/id/product_uuid"), line("/etc/machine-id")),
 		bootID:     line("/proc/sys/kernel/random/boot_id"),
 		kernel:     unix.ByteSliceToString(name.Release[:]),
 		osImage:    osRelease(),
+		appArmor:   appArmorEnabled(),
 	}, nil
 }
 
@@ -87,6 +95,22 @@ func hugePages() map[string]int64 {
 		pages[resource.NewQuantity(kib<<10, resource.BinarySI).String()] = count * kib << 10
 	}
 	return pages
+}
+
+// appArmorEnabled reports whether the kernel enforces AppArmor profiles, and shows them.
+func appArmorEnabled() bool {
+	_, err := os.Stat("/sys/kernel/security/apparmor")
+	return err == nil && strings.HasPrefix(line("/sys/module/apparmor/parameters/enabled"), "Y")
+}
+
+// pageSizes returns the sizes of the machine's huge pages in bytes.
+func (m machine) pageSizes() []int64 {
+	var sizes []int64
+	for size := range m.hugePages {
+		quantity := resource.MustParse(size)
+		sizes = append(sizes, quantity.Value())
+	}
+	return sizes
 }
 
 // line returns the content of a file with one line, or "" if it cannot be read.

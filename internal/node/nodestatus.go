@@ -84,7 +84,7 @@ func (r *reporter) addresses() []v1.NodeAddress {
 }
 
 func (r *reporter) info() v1.NodeSystemInfo {
-	return v1.NodeSystemInfo{
+	info := v1.NodeSystemInfo{
 		MachineID:               r.machine.machineID,
 		SystemUUID:              r.machine.systemUUID,
 		BootID:                  r.machine.bootID,
@@ -95,6 +95,10 @@ func (r *reporter) info() v1.NodeSystemInfo {
 		OperatingSystem:         goruntime.GOOS,
 		Architecture:            goruntime.GOARCH,
 	}
+	if swap := r.machine.swap; swap > 0 {
+		info.Swap = &v1.NodeSwapStatus{Capacity: &swap}
+	}
+	return info
 }
 
 // imageList returns the largest images.

@@ -185,27 +185,11 @@ func limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResourc
 		return &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(0)}
 	}
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-		if !isLimited(p, name) {
+		if !criconfig.IsLimited(p, name) {
 			delete(limits, name)
 		}
 	}
 	return criconfig.LinuxResources(requests, limits)
-}
-
-func isLimited(p *v1.Pod, name v1.ResourceName) bool {
-	if p.Spec.Resources != nil {
-		if limit, ok := p.Spec.Resources.Limits[name]; ok && !limit.IsZero() {
-			return true
-		}
-	}
-	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			if limit := list[i].Resources.Limits[name]; limit.IsZero() {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // removeTree removes a cgroup and its children, leaves first. The kernel removes their files.

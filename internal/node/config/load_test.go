@@ -83,6 +83,8 @@ func TestParseErrors(t *testing.T) {
 		head + "evictionSoft: {memory.available: 1Gi}":       "evictionSoftGracePeriod must have it as well",
 		head + "evictionPressureTransitionPeriod: -1m":       "evictionPressureTransitionPeriod is -1m0s",
 		head + "evictionMinimumReclaim: {pid.available: -1}": "evictionMinimumReclaim[pid.available]",
+		head + "memorySwap: {swapBehavior: UnlimitedSwap}":   "memorySwap.swapBehavior is \"UnlimitedSwap\"",
+		head + "userNamespaces: {idsPerPod: 65537}":          "userNamespaces.idsPerPod is 65537, and must be a multiple of 65536",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q in it", text, err, want)

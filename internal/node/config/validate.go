@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -34,6 +35,8 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		reserved("systemReserved", c.SystemReserved),
 		enforced(c.EnforceNodeAllocatable),
 		oomScore(*c.OOMScoreAdj),
+		swapBehavior(c.MemorySwap.SwapBehavior),
+		idsPerPod(*c.UserNamespaces.IDsPerPod),
 	)
 }
 
@@ -97,6 +100,23 @@ func imageGC(c *kubeletv1beta1.KubeletConfiguration) error {
 		return fmt.Errorf("imageMinimumGCAge is %v, and must not be negative", youngest)
 	case oldest != 0 && oldest <= youngest:
 		return fmt.Errorf("imageMaximumGCAge is %v, and must be 0 or greater than imageMinimumGCAge, which is %v", oldest, youngest)
+	}
+	return nil
+}
+
+func swapBehavior(behavior string) error {
+	switch behavior {
+	case "", "NoSwap", "LimitedSwap":
+		return nil
+	}
+	return fmt.Errorf("memorySwap.swapBehavior is %q, and must be NoSwap or LimitedSwap", behavior)
+}
+
+// idsPerPod checks userNamespaces.idsPerPod. Images use IDs of 16 bits, the kernel has IDs of 32.
+func idsPerPod(ids int64) error {
+	const unit = 1 << 16
+	if ids < unit || ids%unit != 0 || ids > math.MaxUint32 {
+		return fmt.Errorf("userNamespaces.idsPerPod is %d, and must be a multiple of %d and less than %d", ids, unit, int64(math.MaxUint32))
 	}
 	return nil
 }

@@ -4,7 +4,6 @@
 package criconfig
 
 import (
-	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -32,13 +31,15 @@ type Host struct {
 	Memory int64
 	// KillTogether has the kernel kill all processes of a container that runs out of memory, not only one: needs cgroup v2.
 	KillTogether bool
+	Swap         Swap
+	// PageSizes are the sizes of the node's huge pages in bytes.
+	PageSizes []int64
+	// SeccompDefault gives containers without a seccomp profile the runtime's default one.
+	SeccompDefault bool
 }
 
-// Sandbox returns the configuration of a pod's sandbox.
-func (h Host) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string, dns *runtimeapi.DNSConfig) (*runtimeapi.PodSandboxConfig, error) {
-	if isFalse(pod.Spec.HostUsers) {
-		return nil, fmt.Errorf("the node does not support user namespaces (hostUsers: false)")
-	}
+// Sandbox returns the configuration of a pod's sandbox. users is its user namespace; nil for the host's.
+func (h Host) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string, dns *runtimeapi.DNSConfig, users *runtimeapi.UserNamespace) (*runtimeapi.PodSandboxConfig, error) {
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: attempt,
@@ -50,7 +51,7 @@ func (h Host) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string, dns *run
 		PortMappings: portMappings(pod),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent:    cgroupParent,
-			SecurityContext: sandboxSecurity(pod),
+			SecurityContext: sandboxSecurity(pod, users),
 			Sysctls:         sysctls(pod),
 			Resources:       podResources(pod),
 		},
@@ -145,12 +146,16 @@ type Run struct {
 	// after this one ends.
 	Attempt uint32
 	BackOff time.Duration
+	// Life is the life of the pod's containers to which the run belongs (KEP-5532).
+	Life    int
 	Image   Image
 	Env     []*runtimeapi.KeyValue
 	Mounts  []*runtimeapi.Mount
 	Devices []*runtimeapi.Device
 	// CDIDevices are the devices of the container's ResourceClaims.
 	CDIDevices []*runtimeapi.CDIDevice
+	// Users is the pod's user namespace; nil for the host's.
+	Users *runtimeapi.UserNamespace
 	// Target is the ID of the container whose process namespace an ephemeral container joins.
 	Target string
 }
@@ -168,9 +173,14 @@ type Image struct {
 // Container returns the configuration of a run. It fails if the run would break runAsNonRoot.
 func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 	c := r.Container
-	security, err := containerSecurity(h.Layout, r.Pod, c, r.Image)
+	security, err := h.containerSecurity(r.Pod, c, r.Image)
 	if err != nil {
 		return nil, err
+	}
+	security.NamespaceOptions.UsernsOptions = r.Users
+	for _, m := range r.Mounts {
+		// The IDs of files are translated like those of processes: root inside is the host's root on the volume.
+		m.UidMappings, m.GidMappings = r.Users.GetUids(), r.Users.GetGids()
 	}
 	if r.Target != "" {
 		security.NamespaceOptions.Pid = runtimeapi.NamespaceMode_TARGET
@@ -216,6 +226,9 @@ func (h Host) containerAnnotations(r Run) map[string]string {
 		runtime.AnnotationBackOff:         r.BackOff.String(),
 		runtime.AnnotationSize:            ContainerSize(r.Pod, r.Container).String(),
 	}
+	if r.Life > 0 {
+		a[runtime.AnnotationLife] = strconv.Itoa(r.Life)
+	}
 	if grace := r.Pod.Spec.TerminationGracePeriodSeconds; grace != nil {
 		a[runtime.AnnotationTerminationGrace] = strconv.FormatInt(*grace, 10)
 	}
@@ -251,9 +264,12 @@ func expandAll(texts []string, env []*runtimeapi.KeyValue) []string {
 
 // resources returns the resources of a new container.
 func (h Host) resources(pod *v1.Pod, c *v1.Container) *runtimeapi.LinuxContainerResources {
-	resources := ContainerResources(pod, c, h.Memory)
+	resources := h.ContainerResources(pod, c)
 	if h.KillTogether {
-		resources.Unified = map[string]string{"memory.oom.group": "1"}
+		if resources.Unified == nil {
+			resources.Unified = map[string]string{}
+		}
+		resources.Unified["memory.oom.group"] = "1"
 	}
 	return resources
 }

@@ -47,7 +47,7 @@ func TestSandboxConfig(t *testing.T) {
 		Limits:   v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m"), v1.ResourceMemory: resource.MustParse("64Mi")},
 	}
 	dns := &runtimeapi.DNSConfig{Servers: []string{"10.0.0.10"}}
-	got, err := testHost.Sandbox(pod, 2, "/parent/podu", dns)
+	got, err := testHost.Sandbox(pod, 2, "/parent/podu", dns, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestHostNamespaces(t *testing.T) {
 	pod := testPod()
 	pod.Spec.HostNetwork, pod.Spec.HostPID, pod.Spec.HostIPC = true, true, true
 	pod.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
-	got, err := testHost.Sandbox(pod, 0, "", nil)
+	got, err := testHost.Sandbox(pod, 0, "", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,11 +99,33 @@ func TestHostNamespaces(t *testing.T) {
 	}
 }
 
-func TestUserNamespacesAreRefused(t *testing.T) {
+// A pod in a user namespace has it in its sandbox and its containers, and its mounts are mapped to it.
+func TestUserNamespace(t *testing.T) {
 	pod := testPod()
 	pod.Spec.HostUsers = new(false)
-	if _, err := testHost.Sandbox(pod, 0, "", nil); err == nil {
-		t.Error("no error for a pod with a user namespace")
+	ids := []*runtimeapi.IDMapping{{HostId: 65536, Length: 65536}}
+	users := &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: ids, Gids: ids}
+	sandbox, err := testHost.Sandbox(pod, 0, "", nil, users)
+	if err != nil {
+		t.Fatal(err)
+	}
+	container, err := testHost.Container(Run{
+		Pod: pod, Container: &pod.Spec.Containers[0], Users: users, Mounts: []*runtimeapi.Mount{{ContainerPath: "/a"}, {ContainerPath: "/b"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, options := range []*runtimeapi.NamespaceOption{
+		sandbox.Linux.SecurityContext.NamespaceOptions, container.Linux.SecurityContext.NamespaceOptions,
+	} {
+		if options.UsernsOptions != users {
+			t.Errorf("user namespace %v", options.UsernsOptions)
+		}
+	}
+	for _, m := range container.Mounts {
+		if len(m.UidMappings) != 1 || len(m.GidMappings) != 1 {
+			t.Errorf("mount %v is not mapped", m)
+		}
 	}
 }
 
@@ -179,7 +201,7 @@ func TestRunAsNonRoot(t *testing.T) {
 	} {
 		pod := testPod()
 		pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: test.user}
-		_, err := containerSecurity(rootdir.Layout{}, pod, &pod.Spec.Containers[0], test.image)
+		_, err := testHost.containerSecurity(pod, &pod.Spec.Containers[0], test.image)
 		if got := strings.TrimSuffix(errorText(err), ` (pod: "p_ns(u)", container: c)`); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
@@ -333,12 +355,38 @@ func TestHostnames(t *testing.T) {
 		pod := testPod()
 		pod.Name = test.name
 		test.set(&pod.Spec)
-		got, err := testHost.Sandbox(pod, 0, "", nil)
+		got, err := testHost.Sandbox(pod, 0, "", nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got.Hostname != test.want {
 			t.Errorf("pod %s has host name %q, want %q", test.name, got.Hostname, test.want)
 		}
+	}
+}
+
+// A container without a profile is unconfined unless the node has a default.
+func TestSeccomp(t *testing.T) {
+	local := &v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: new("a/b.json")}
+	for name, test := range map[string]struct {
+		profile *v1.SeccompProfile
+		byNode  bool
+		want    string
+	}{
+		"none":                     {nil, false, "Unconfined"},
+		"none, with a default":     {nil, true, "RuntimeDefault"},
+		"unconfined, with default": {&v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined}, true, "Unconfined"},
+		"default":                  {&v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault}, false, "RuntimeDefault"},
+		"localhost":                {local, true, "Localhost/node/seccomp/a/b.json"},
+	} {
+		h := testHost
+		h.SeccompDefault = test.byNode
+		got, err := h.seccomp(test.profile)
+		if err != nil || got.ProfileType.String()+got.LocalhostRef != test.want {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if got, err := testHost.seccomp(&v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost}); err == nil {
+		t.Errorf("a local profile without a name: %v", got)
 	}
 }

@@ -45,9 +45,17 @@ func CPUQuota(milli int64) (quota, period int64) {
 	return max(milli*quotaPeriod/1000, minQuota), quotaPeriod
 }
 
-// ContainerResources returns a container's requests and limits for the runtime. The pod's limit
-// applies where the container has none (KEP-2837).
-func ContainerResources(pod *v1.Pod, c *v1.Container, nodeMemory int64) *runtimeapi.LinuxContainerResources {
+// ContainerResources returns a container's requests and limits for the runtime.
+func (h Host) ContainerResources(pod *v1.Pod, c *v1.Container) *runtimeapi.LinuxContainerResources {
+	resources := containerResources(pod, c, h.Memory)
+	h.Swap.apply(resources, h.Swap.limit(pod, c, h.Memory))
+	resources.HugepageLimits = hugepageLimits(pod, c, h.PageSizes)
+	return resources
+}
+
+// containerResources returns a container's CPU, memory and OOM score. The pod's limit applies where the container has none
+// (KEP-2837).
+func containerResources(pod *v1.Pod, c *v1.Container, nodeMemory int64) *runtimeapi.LinuxContainerResources {
 	cpuLimit := limitOf(pod, c, v1.ResourceCPU)
 	request, ok := c.Resources.Requests[v1.ResourceCPU]
 	if !ok {

@@ -30,6 +30,8 @@ type Input struct {
 	Memory Memory
 	// Devices is the health of the devices of the pod's claims, by container.
 	Devices map[string][]v1.ResourceStatus
+	// RecursiveReadOnly reports whether the runtime makes the pod's mounts read-only recursively, if the pod asks for it.
+	RecursiveReadOnly bool
 	// InFlight holds the keys of the actions that run.
 	InFlight map[ActionKey]bool
 	// HostIPs are the node's addresses, one for each IP family.
@@ -244,6 +246,7 @@ func Decide(in Input) Output {
 	d.Memory = in.Memory.clone()
 	d.out.Probe, d.out.Running = map[string]bool{}, map[string]bool{}
 	d.ignoreInterruptedStarts()
+	d.life = lifeOf(d.Pod, d.Runtime.Containers)
 	d.expire()
 
 	d.out.Status = d.status()
@@ -263,7 +266,8 @@ func Decide(in Input) Output {
 // decision is the state of one call of Decide.
 type decision struct {
 	Input
-	out Output
+	life int // of the pod's containers; see lifeOf
+	out  Output
 }
 
 func (d *decision) do(a Action) { d.out.Actions = append(d.out.Actions, a) }
@@ -326,7 +330,7 @@ func (d *decision) allDone() bool {
 	for i := range d.Pod.Spec.Containers {
 		c := &d.Pod.Spec.Containers[i]
 		latest, ok := d.Runtime.Latest(c.Name)
-		if !ok || d.isInFlight(StartContainer, c.Name) || latest.State != runtime.Exited || shouldRestart(d.Pod, c, latest) {
+		if !ok || d.isInFlight(StartContainer, c.Name) || latest.State != runtime.Exited || d.isPast(latest) || shouldRestart(d.Pod, c, latest) {
 			return false
 		}
 	}

@@ -252,6 +252,15 @@ func (n fakeNode) Ensure(*v1.Pod) (string, error) { return "/pods/u", n.note("En
 func (n fakeNode) Grow(*v1.Pod) (string, error)   { return "/pods/u", n.note("Grow") }
 func (n fakeNode) Remove(types.UID) error         { return n.note("Remove") }
 
+// fakeUsers replaces the user namespaces of the node.
+type fakeUsers struct{ *fakeNode }
+
+func (u fakeUsers) For(types.UID, string) (*runtimeapi.UserNamespace, error) {
+	return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD}, u.note("UserNamespace")
+}
+
+func (u fakeUsers) Release(types.UID) error { return u.note("ReleaseUsers") }
+
 // fakeClaims replaces the drivers of the pod's claims.
 type fakeClaims struct {
 	*fakeNode
@@ -303,7 +312,7 @@ func newStageTest(t *testing.T, pod *v1.Pod) *stageTest {
 	parts := &Parts{
 		Host:    criconfig.Host{Layout: rootdir.Layout{Root: t.TempDir()}, Owner: "me", DNS: criconfig.DNS{Servers: []string{"10.0.0.10"}}},
 		Runtime: runtime.New(fake, "me", clock), RuntimeName: "fake", Clock: clock, Recorder: events,
-		Volumes: node, Claims: claims, Environment: node, Images: node, Handlers: node, Cgroups: node,
+		Volumes: node, Claims: claims, Users: fakeUsers{node}, Environment: node, Images: node, Handlers: node, Cgroups: node,
 		RuntimeHandler: func(_ context.Context, class string) (string, error) { return "handler of " + class, nil },
 	}
 	return &stageTest{Worker: NewWorker(parts, pod, nil, false), t: t, cri: fake, node: node, claims: claims, clock: clock, events: events, pod: pod}

@@ -26,11 +26,12 @@ func (d *decision) status() v1.PodStatus {
 	}
 	d.addresses(&s)
 	keepOthersFields(&s, &d.Pod.Status)
+	d.podResources(&s)
 	s.InitContainerStatuses = d.containerStatuses(d.Pod.Spec.InitContainers, initContainer)
 	s.ContainerStatuses = d.containerStatuses(d.Pod.Spec.Containers, appContainer)
 	s.EphemeralContainerStatuses = d.containerStatuses(ephemeralSpecs(d.Pod), ephemeralContainer)
 	over := d.deleting() || d.ended() != nil || IsOver(d.Pod.Status.Phase)
-	s.Phase = phaseOf(d.Pod, &s, over && !d.anythingRuns(), d.anyAppRanInSandbox())
+	s.Phase = phaseOf(d.Pod, &s, over && !d.anythingRuns(), d.anyAppRanInSandbox(), d.startsAgain)
 	if IsOver(s.Phase) && !over && d.anyAppChanged() {
 		s.Phase = v1.PodRunning // it was stopped in order to restart it, whatever its exit code
 	}
@@ -164,7 +165,7 @@ func (d *decision) publish() {
 		s.Conditions = slices.DeleteFunc(s.Conditions, func(other v1.PodCondition) bool { return other.Type == c.Type })
 		s.Conditions = append(s.Conditions, *c)
 	}
-	s.Conditions = slices.Concat(s.Conditions, d.resizeConditions(s), d.conditions(s))
+	s.Conditions = slices.Concat(s.Conditions, d.resizeConditions(s), d.conditions(s), d.restartingCondition(s))
 }
 
 // holdsClaims reports whether devices may still be prepared for the pod.
@@ -238,7 +239,7 @@ func isOwnDisruption(c v1.PodCondition) bool {
 func isOwnCondition(t v1.PodConditionType) bool {
 	return slices.Contains([]v1.PodConditionType{
 		v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled,
-		v1.PodResizePending, v1.PodResizeInProgress,
+		v1.PodResizePending, v1.PodResizeInProgress, v1.AllContainersRestarting,
 	}, t)
 }
 

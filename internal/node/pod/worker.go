@@ -43,6 +43,7 @@ type Parts struct {
 
 	Volumes     Volumes
 	Claims      Claims
+	Users       UserNamespaces
 	Environment Environment
 	Images      Images
 	Probes      Probes
@@ -51,6 +52,8 @@ type Parts struct {
 	Cgroups     Cgroups
 	// RuntimeHandler returns the runtime handler of a RuntimeClass.
 	RuntimeHandler func(ctx context.Context, class string) (string, error)
+	// RecursiveReadOnly reports whether the runtime can make the pod's mounts read-only recursively. Nil: it cannot.
+	RecursiveReadOnly func(pod *v1.Pod) bool
 	// AwaitPod returns when the NetworkPolicies and host ports of a pod are in force for one of its addresses. It is nil
 	// if the node applies none.
 	AwaitPod func(ctx context.Context, pod *v1.Pod, address netip.Addr) error
@@ -214,7 +217,7 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 	now := w.parts.Clock.Now()
 	out := Decide(Input{
 		Pod: pod, Resize: resize, Deleted: deleted, Old: w.status, Runtime: w.seen, Memory: w.memory,
-		Devices:  w.devicesOf(pod),
+		Devices: w.devicesOf(pod), RecursiveReadOnly: w.recursiveReadOnly(pod),
 		InFlight: w.inFlightKeys(), HostIPs: w.parts.Host.IPs, RuntimeName: w.parts.RuntimeName, Now: now,
 	})
 	w.memory = out.Memory
@@ -246,6 +249,11 @@ func (w *Worker) devicesOf(pod *v1.Pod) map[string][]v1.ResourceStatus {
 		return nil
 	}
 	return w.parts.Claims.Health(pod)
+}
+
+// recursiveReadOnly reports whether the pod asks for recursive read-only mounts and gets them.
+func (w *Worker) recursiveReadOnly(pod *v1.Pod) bool {
+	return w.parts.RecursiveReadOnly != nil && wantsRecursiveReadOnly(pod) && w.parts.RecursiveReadOnly(pod)
 }
 
 // takeInput applies the results of finished actions and probes, and returns the pod to decide on.

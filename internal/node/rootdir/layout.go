@@ -19,6 +19,7 @@ import (
 //	pods/<uid>/etc-hosts                 mounted at /etc/hosts
 //	pods/<uid>/resources.json            the resources allocated to the pod
 //	pods/<uid>/eviction.json             why the node evicts the pod, if it does
+//	pods/<uid>/userns                    the IDs of its user namespace: owned by package userns
 //	pods/<uid>/containers/<name>/<n>     the termination log of the n-th run
 //	logs/<namespace>_<name>_<uid>/<container>/<n>.log
 //
@@ -28,6 +29,7 @@ import (
 //	plugins/<driver>/                    conventionally, the socket of a driver
 //	plugins_registry/                    the registration sockets of drivers
 //	pod-resources/kubelet.sock           the socket of the PodResources API
+//	checkpoints/                         checkpoints of containers, which users remove
 //	claims/<uid>.json                    prepared ResourceClaims: owned by package dra
 //	image-usage.json                     when images were used: owned by package garbage
 type Layout struct {
@@ -72,6 +74,9 @@ func (l Layout) ClaimsDir() string { return filepath.Join(l.Root, "claims") }
 // ImageUsageFile keeps when images were used.
 func (l Layout) ImageUsageFile() string { return filepath.Join(l.Root, "image-usage.json") }
 
+// CheckpointsDir holds the checkpoints of containers.
+func (l Layout) CheckpointsDir() string { return filepath.Join(l.Root, "checkpoints") }
+
 // HostsFile is the pod's /etc/hosts.
 func (l Layout) HostsFile(uid types.UID) string { return filepath.Join(l.PodDir(uid), "etc-hosts") }
 
@@ -88,6 +93,11 @@ func (l Layout) TerminationLogsDir(uid types.UID) string {
 // EvictionFile keeps why the node evicts the pod.
 func (l Layout) EvictionFile(uid types.UID) string {
 	return filepath.Join(l.PodDir(uid), "eviction.json")
+}
+
+// UserNamespaceFile has the host's IDs that the pod's user namespace maps. Package userns owns it.
+func (l Layout) UserNamespaceFile(uid types.UID) string {
+	return filepath.Join(l.PodDir(uid), "userns")
 }
 
 // TerminationLog is the file mounted at the container's terminationMessagePath.

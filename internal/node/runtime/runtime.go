@@ -121,6 +121,7 @@ func (r *Runtime) list(ctx context.Context, labels map[string]string) (map[types
 			Hash:              c.Annotations[AnnotationHash],
 			BackOff:           backOff(c.Annotations),
 			Size:              c.Annotations[AnnotationSize],
+			Life:              life(c.Annotations),
 			TerminationPolicy: c.Annotations[AnnotationTerminationRule],
 			MessageFile:       c.Annotations[AnnotationMessageFile],
 			CreatedAt:         time.Unix(0, c.CreatedAt),

@@ -56,6 +56,8 @@ type Container struct {
 	Hash string
 	// BackOff is the delay between the end of this run and the next run.
 	BackOff time.Duration
+	// Life counts the restarts of all containers of the pod before this run.
+	Life int
 	// Size is the value of AnnotationSize.
 	Size string
 

@@ -36,7 +36,7 @@ func newFixture(t *testing.T, root string) fixture {
 	events := record.NewFakeRecorder(100)
 	f := fixture{events: events, Set: New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
 		return admission.Check(klog.FromContext(ctx), node, p, admission.LoadOf(others))
-	})}
+	}, func(*v1.Pod, *v1.Pod) *pod.Refusal { return nil })}
 	f.Start(t.Context(), &pod.Parts{Host: criconfig.Host{Layout: rootdir.Layout{Root: root}}, Recorder: events})
 	f.table.spawn = func(*pod.Worker, types.UID) {}
 	return f
@@ -143,6 +143,28 @@ func TestResizeReachesWorkerWithAnswer(t *testing.T) {
 	f.see(asking("a", "3", 3)) // deferred
 	if had := f.table.workers["a"].Pod().Generation; had != 3 || decided != 2 {
 		t.Errorf("decided %d times, the worker has generation %d", decided, had)
+	}
+}
+
+// A resize that can never be done is refused, once for each generation of the pod, and the pod keeps what it has.
+func TestInfeasibleResize(t *testing.T) {
+	f := newFixture(t, t.TempDir())
+	f.synced()
+	f.see(asking("a", "1", 1))
+	f.table.checkResize = func(desired, allocated *v1.Pod) *pod.Refusal {
+		if desired.Spec.Containers[0].Resources.Requests.Cpu().Cmp(*allocated.Spec.Containers[0].Resources.Requests.Cpu()) > 0 {
+			return &pod.Refusal{Reason: v1.PodReasonInfeasible, Message: "never"}
+		}
+		return nil
+	}
+	f.see(asking("a", "2", 2))
+	f.see(asking("a", "2", 2))
+	if diff := cmp.Diff([]string{"Warning ResizeInfeasible Pod resize Infeasible:"}, f.reasons()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	f.has(t, map[string]string{"a": "1"})
+	if got := f.table.allocations["a"].resize.Pending; got == nil || got.Reason != v1.PodReasonInfeasible {
+		t.Errorf("pending %+v", got)
 	}
 }
 

@@ -26,9 +26,12 @@ type Set struct {
 	running sync.WaitGroup
 }
 
+// CheckResize returns why a pod can never be resized in place to what it requests, or nil.
+type CheckResize func(desired, allocated *v1.Pod) *pod.Refusal
+
 // New returns a set without workers.
-func New(admit Admit) *Set {
-	return &Set{table: table{admit: admit, workers: map[types.UID]*pod.Worker{}, allocations: map[types.UID]*podAllocation{}}}
+func New(admit Admit, checkResize CheckResize) *Set {
+	return &Set{table: table{admit: admit, checkResize: checkResize, workers: map[types.UID]*pod.Worker{}, allocations: map[types.UID]*podAllocation{}}}
 }
 
 // Start lets workers run, with these parts, until ctx ends. Before Start, no other method but Pods

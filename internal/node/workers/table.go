@@ -18,10 +18,11 @@ import (
 
 // table is the state of a Set, which holds its lock while it calls any of these methods.
 type table struct {
-	parts *pod.Parts
-	admit Admit
-	ctx   context.Context // of the workers; nil before Start
-	spawn func(w *pod.Worker, uid types.UID)
+	parts       *pod.Parts
+	admit       Admit
+	checkResize CheckResize
+	ctx         context.Context // of the workers; nil before Start
+	spawn       func(w *pod.Worker, uid types.UID)
 
 	workers     map[types.UID]*pod.Worker
 	allocations map[types.UID]*podAllocation
