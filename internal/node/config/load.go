@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -27,6 +28,12 @@ func Load(path string) (*Configuration, error) {
 	c, err := Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("kubelet configuration %s: %w", path, err)
+	}
+	if c.StaticPodPath != "" && !filepath.IsAbs(c.StaticPodPath) { // relative to the file, as in kubelets
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, fmt.Errorf("kubelet configuration: %w", err)
+		}
+		c.StaticPodPath = filepath.Join(filepath.Dir(path), c.StaticPodPath)
 	}
 	return c, nil
 }

@@ -6,6 +6,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/url"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -20,12 +22,33 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		atLeast("nodeStatusMaxImages", int64(*c.NodeStatusMaxImages), -1),
 		atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2),
 		positiveQuantity("containerLogMaxSize", c.ContainerLogMaxSize),
+		positiveDuration("fileCheckFrequency", c.FileCheckFrequency.Duration),
+		positiveDuration("httpCheckFrequency", c.HTTPCheckFrequency.Duration),
+		webURL("staticPodURL", c.StaticPodURL),
 	)
 }
 
 func atLeast(field string, value, minimum int64) error {
 	if value < minimum {
 		return fmt.Errorf("%s is %d, and must be at least %d", field, value, minimum)
+	}
+	return nil
+}
+
+func positiveDuration(field string, value time.Duration) error {
+	if value <= 0 {
+		return fmt.Errorf("%s is %v, and must be longer than 0s", field, value)
+	}
+	return nil
+}
+
+// webURL returns an error for a value that is neither empty nor the URL of a web server.
+func webURL(field, value string) error {
+	if value == "" {
+		return nil
+	}
+	if u, err := url.Parse(value); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("%s is %q, and must be a URL such as https://example.com/pods.yaml", field, value)
 	}
 	return nil
 }
