@@ -109,7 +109,7 @@ func TestStaticPods(t *testing.T) {
 	if err := reachable(web.Status.PodIP); err != nil {
 		t.Error(err)
 	}
-	if r := c.run("kubectl", "exec", "web-n", "--", "cat", "/www/index.html"); !strings.Contains(r.out, "one") {
+	if r := c.kubectl("exec", "web-n", "--", "cat", "/www/index.html"); !strings.Contains(r.out, "one") {
 		t.Errorf("exec: %s%s", r.out, r.err)
 	}
 
@@ -235,6 +235,11 @@ func TestNodeAlone(t *testing.T) {
 	}
 }
 
+// kubectl runs kubectl with the kubeconfig of the data directory.
+func (c *cluster) kubectl(args ...string) result {
+	return runCommand(c.command(append([]string{"kubectl", "--kubeconfig", c.kubeconfig()}, args...)...), "")
+}
+
 // startNode starts "kindred node", and returns when its node is ready.
 func startNode(t *testing.T, c *cluster, dir string) {
 	t.Helper()
@@ -254,7 +259,7 @@ func podAlone(t *testing.T, c *cluster, name string, wanted func(*v1.Pod) bool) 
 	t.Helper()
 	var r result
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		r = c.run("kubectl", "get", "--raw", "/pods")
+		r = c.kubectl("get", "--raw", "/pods")
 		var pods v1.PodList
 		if r.code != 0 || json.NewDecoder(bytes.NewBufferString(r.out)).Decode(&pods) != nil {
 			continue
