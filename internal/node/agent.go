@@ -268,6 +268,11 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}, clean func
 
 // keepPods removes what pods left that no longer exist, and from then on compares the pods with the runtime periodically.
 func (a *Agent) keepPods(ctx context.Context, ready <-chan struct{}, clean func(keep func(types.UID) bool), inAPI func(types.UID) bool) {
+	select {
+	case <-a.static.Adopted():
+	case <-ctx.Done():
+		return
+	}
 	exists := func(uid types.UID) bool { return inAPI(uid) || a.static.Holds(uid) }
 	a.relist(ctx, exists)
 	clean(func(uid types.UID) bool { return exists(uid) || a.pods.Has(uid) })

@@ -50,6 +50,7 @@ type Options struct {
 type Pods struct {
 	options Options
 	read    chan struct{}
+	adopted chan struct{}
 
 	mu         sync.Mutex
 	found      map[string][]*v1.Pod // by source, once it has been read
@@ -61,13 +62,16 @@ type Pods struct {
 // New returns Pods without pods. Adopt must be called before any other method.
 func New(options Options) *Pods {
 	return &Pods{
-		options: options, read: make(chan struct{}),
+		options: options, read: make(chan struct{}), adopted: make(chan struct{}),
 		found: map[string][]*v1.Pod{}, slots: map[fullName]*slot{}, duplicates: map[types.UID]bool{},
 	}
 }
 
 // Read is closed once all sources have been read: all static pods are known.
 func (s *Pods) Read() <-chan struct{} { return s.read }
+
+// Adopted is closed once Adopt has been called. Before, Holds does not know the pods that an earlier agent left.
+func (s *Pods) Adopted() <-chan struct{} { return s.adopted }
 
 // Adopt takes the static pods that an earlier agent left in the runtime.
 func (s *Pods) Adopt(left []*runtime.Pod) {
@@ -76,6 +80,7 @@ func (s *Pods) Adopt(left []*runtime.Pod) {
 	for _, seen := range left {
 		s.slots[fullName{seen.Namespace, seen.Name}] = &slot{left: seen}
 	}
+	close(s.adopted)
 	s.advanceAll()
 }
 
