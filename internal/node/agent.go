@@ -33,11 +33,14 @@ import (
 	"github.com/kindred-project/kindred/internal/node/dra"
 	"github.com/kindred-project/kindred/internal/node/eviction"
 	"github.com/kindred-project/kindred/internal/node/garbage"
+	"github.com/kindred-project/kindred/internal/node/mirror"
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/podresources"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/source"
+	"github.com/kindred-project/kindred/internal/node/static"
 	"github.com/kindred-project/kindred/internal/node/usage"
 	"github.com/kindred-project/kindred/internal/node/userns"
 	"github.com/kindred-project/kindred/internal/node/volume"
@@ -57,12 +60,14 @@ type Agent struct {
 	handlers     *runtimeHandlers
 	users        *userns.Manager
 	swap         criconfig.Swap
-	records      *dra.Store      // of prepared claims
+	records      *dra.Store // of prepared claims
+	static       *static.Pods
+	mirrors      *mirror.Mirrors
 	claims       *dra.Manager    // once Run has begun
 	volumes      *volume.Manager // likewise
 	unusedImages *garbage.Images
 	leftPods     *garbage.Sweeper
-	inAPI        atomic.Pointer[func(types.UID) bool] // see hasPod
+	exists       atomic.Pointer[func(types.UID) bool] // see hasPod
 	evictions    *eviction.Manager
 	usage        *usage.Meter
 	ready        chan struct{}
@@ -134,10 +139,15 @@ func New(options Options) (*Agent, error) {
 		StaticCPU: options.Config.CPUManagerPolicy == "static", StaticMemory: options.Config.MemoryManagerPolicy == "Static",
 		Swaps: a.swap.Swaps,
 	}.CheckResize)
+	a.mirrors = mirror.New(mirror.Options{
+		Client: options.Client, Status: podStatus{client: options.Client}, Node: a.registration.current, Clock: options.Clock,
+	})
+	a.static = a.newStatic()
+	a.pods.OnRemoved(a.static.Removed)
 	return a, a.watchPressure()
 }
 
-// Ready is closed once the node is ready in the API.
+// Ready is closed once the node is ready: in the API, if it has one.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
 // Lookup returns the finder of the node's pods and containers. It finds them once Run has begun.
@@ -161,8 +171,8 @@ func (a *Agent) Run(ctx context.Context) error {
 
 	factory := informers.NewSharedInformerFactory(a.options.Client, 0)
 	parts := a.assemble(ctx, factory)
+	a.registration.begin(ctx)
 	a.pods.Start(ctx, parts)
-	factory.Start(ctx.Done())
 
 	var running sync.WaitGroup
 	running.Go(func() { a.view.Watch(ctx, a.pods.RuntimeChanged) })
@@ -170,6 +180,24 @@ func (a *Agent) Run(ctx context.Context) error {
 	running.Go(func() { a.usage.Run(ctx) })
 	running.Go(func() { a.evictions.Run(ctx) })
 	running.Go(func() { a.watchOOM(ctx) })
+	running.Go(func() { a.runStatic(ctx) })
+	ready := make(chan struct{})
+	if a.options.alone {
+		running.Go(func() { a.registration.keepStatus(ctx, sync.OnceFunc(func() { close(ready) })) })
+		running.Go(func() { a.keepPods(ctx, ready, func(types.UID) bool { return false }) })
+	} else {
+		factory.Start(ctx.Done())
+		a.join(ctx, &running, ready)
+	}
+
+	<-ctx.Done()
+	running.Wait()
+	a.pods.Wait(a.options.Clock.After(leaveLimit))
+	return a.disconnect()
+}
+
+// join registers the node and starts what needs the API.
+func (a *Agent) join(ctx context.Context, running *sync.WaitGroup, ready chan struct{}) {
 	a.registration.register(ctx)
 	a.claims.WipeAll(ctx)
 	running.Go(func() { a.claims.Run(ctx) })
@@ -181,14 +209,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	running.Go(func() { a.registration.keepLease(ctx) })
 	running.Go(func() { a.watchSelf(ctx) })
-	ready := make(chan struct{})
 	running.Go(func() { a.registration.keepStatus(ctx, sync.OnceFunc(func() { close(ready) })) })
 	running.Go(func() { a.watchPods(ctx, ready) })
-
-	<-ctx.Done()
-	running.Wait()
-	a.pods.Wait(a.options.Clock.After(leaveLimit))
-	return a.disconnect()
 }
 
 // registerDrivers registers the drivers on the node.
@@ -213,7 +235,11 @@ func (a *Agent) recordEvents(ctx context.Context) (stop func()) {
 	stop = func() {}
 	if a.options.Recorder == nil {
 		broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: a.options.Client.CoreV1().Events("")})
+		if a.options.alone {
+			broadcaster.StartStructuredLogging(0)
+		} else {
+			broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: a.options.Client.CoreV1().Events("")})
+		}
 		a.options.Recorder = broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: a.options.Name})
 		stop = broadcaster.Shutdown
 	}
@@ -258,7 +284,7 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}) {
 		AddFunc: func(object any) { a.podSeen(object.(*v1.Pod), inRuntime) },
 		UpdateFunc: func(before, object any) {
 			if old := before.(*v1.Pod); old.UID != object.(*v1.Pod).UID {
-				a.pods.Deleted(old) // deleted and recreated between two events of the watch
+				a.podDeleted(old) // deleted and recreated between two events of the watch
 			}
 			a.podSeen(object.(*v1.Pod), inRuntime)
 		},
@@ -267,7 +293,7 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}) {
 				object = tombstone.Obj
 			}
 			if p, ok := object.(*v1.Pod); ok {
-				a.pods.Deleted(p)
+				a.podDeleted(p)
 			}
 		},
 	})
@@ -283,8 +309,20 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}) {
 		}
 		return false
 	}
-	a.relist(ctx, inAPI)
-	a.inAPI.Store(&inAPI)
+	go a.mirrors.Run(ctx)
+	a.keepPods(ctx, ready, inAPI)
+}
+
+// keepPods removes what pods left that no longer exist, and from then on compares the pods with the runtime periodically.
+func (a *Agent) keepPods(ctx context.Context, ready <-chan struct{}, inAPI func(types.UID) bool) {
+	select {
+	case <-a.static.Adopted():
+	case <-ctx.Done():
+		return
+	}
+	exists := func(uid types.UID) bool { return inAPI(uid) || a.static.Holds(uid) }
+	a.relist(ctx, exists)
+	a.exists.Store(&exists)
 	var collecting sync.WaitGroup
 	defer collecting.Wait()
 	collecting.Go(func() { a.leftPods.Run(ctx) })
@@ -295,20 +333,15 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}) {
 	case <-ready:
 		close(a.ready)
 	}
-	wait.JitterUntilWithContext(ctx, func(ctx context.Context) { a.relist(ctx, inAPI) }, relistPeriod, relistJitter, true)
+	wait.JitterUntilWithContext(ctx, func(ctx context.Context) { a.relist(ctx, exists) }, relistPeriod, relistJitter, true)
 }
 
-// podsInRuntime returns the UIDs of the pods that the runtime had when the agent started. It retries
-// until it succeeds or ctx ends.
-func (a *Agent) podsInRuntime(ctx context.Context) (map[types.UID]bool, error) {
+// podsInRuntime returns the pods that the runtime had when the agent started. It retries until it succeeds or ctx ends.
+func (a *Agent) podsInRuntime(ctx context.Context) (map[types.UID]*runtime.Pod, error) {
 	for {
 		pods, err := a.view.List(ctx)
 		if err == nil {
-			uids := map[types.UID]bool{}
-			for uid := range pods {
-				uids[uid] = true
-			}
-			return uids, nil
+			return pods, nil
 		}
 		klog.FromContext(ctx).Error(err, "Cannot list the pods of the runtime, will retry")
 		if !a.registration.pause(ctx, registerRetry) {
@@ -317,12 +350,25 @@ func (a *Agent) podsInRuntime(ctx context.Context) (map[types.UID]bool, error) {
 	}
 }
 
-func (a *Agent) podSeen(p *v1.Pod, inRuntime map[types.UID]bool) {
-	a.pods.Update(p, inRuntime[p.UID])
+// podSeen takes a pod of the API. Mirror pods show static pods, and are not run.
+func (a *Agent) podSeen(p *v1.Pod, inRuntime map[types.UID]*runtime.Pod) {
+	if source.IsMirror(p) {
+		a.mirrors.Seen(p)
+		return
+	}
+	a.pods.Update(fromAPI(p), inRuntime[p.UID] != nil)
 }
 
-func (a *Agent) relist(ctx context.Context, inAPI func(types.UID) bool) {
-	if err := a.pods.Relist(ctx, a.view, inAPI); err != nil && ctx.Err() == nil {
+func (a *Agent) podDeleted(p *v1.Pod) {
+	if source.IsMirror(p) {
+		a.mirrors.Deleted(p)
+		return
+	}
+	a.pods.Deleted(fromAPI(p))
+}
+
+func (a *Agent) relist(ctx context.Context, exists func(types.UID) bool) {
+	if err := a.pods.Relist(ctx, a.view, exists); err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot compare the pods of the API and the runtime")
 	}
 }

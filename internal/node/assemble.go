@@ -86,7 +86,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		RuntimeName: a.registration.reporter.version.RuntimeName,
 		Clock:       o.Clock,
 		Recorder:    o.Recorder,
-		Status:      podStatus{client: o.Client},
+		Status:      routedStatus{static: a.static, api: podStatus{client: o.Client}},
 		Volumes:     volumes,
 		Claims:      a.claims,
 		Environment: environment.New(environment.Options{

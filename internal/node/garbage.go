@@ -53,11 +53,11 @@ func (a *Agent) nodeEvent(eventType, reason, message string) {
 	a.registration.record(eventType, reason, message)
 }
 
-// hasPod reports whether the API has bound a pod to the node, or its worker has not returned. It returns true for every
-// pod until all pods of the API are known.
+// hasPod reports whether the API has bound a pod to the node, the pod is static, or its worker has not returned. It returns true
+// for every pod until all pods are known.
 func (a *Agent) hasPod(uid types.UID) bool {
-	inAPI := a.inAPI.Load()
-	return inAPI == nil || (*inAPI)(uid) || a.pods.Has(uid)
+	exists := a.exists.Load()
+	return exists == nil || (*exists)(uid) || a.pods.Has(uid)
 }
 
 // isOver reports whether the node has a pod that is over.

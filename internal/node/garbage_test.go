@@ -59,7 +59,7 @@ func TestGarbage(t *testing.T) {
 	// The images of the runtime are those of sandboxes and of a user: pinned, whatever the disk's usage.
 	before := b.imageIDs()
 	time.Sleep(10 * time.Millisecond) // the minimum age
-	if err := b.agent.ReclaimImages(t.Context()); err != nil {
+	if err := b.agent.reclaimImages(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if after := b.imageIDs(); len(before) < 2 || len(after) != len(before) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -29,6 +30,12 @@ func Load(path string) (*Configuration, error) {
 	c, err := Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("kubelet configuration %s: %w", path, err)
+	}
+	if c.StaticPodPath != "" && !filepath.IsAbs(c.StaticPodPath) { // relative to the file, as in kubelets
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, fmt.Errorf("kubelet configuration: %w", err)
+		}
+		c.StaticPodPath = filepath.Join(filepath.Dir(path), c.StaticPodPath)
 	}
 	return c, nil
 }

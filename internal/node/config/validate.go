@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -37,6 +39,9 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		oomScore(*c.OOMScoreAdj),
 		swapBehavior(c.MemorySwap.SwapBehavior),
 		idsPerPod(*c.UserNamespaces.IDsPerPod),
+		positiveDuration("fileCheckFrequency", c.FileCheckFrequency.Duration),
+		positiveDuration("httpCheckFrequency", c.HTTPCheckFrequency.Duration),
+		webURL("staticPodURL", c.StaticPodURL),
 	)
 }
 
@@ -104,6 +109,13 @@ func imageGC(c *kubeletv1beta1.KubeletConfiguration) error {
 	return nil
 }
 
+func positiveDuration(field string, value time.Duration) error {
+	if value <= 0 {
+		return fmt.Errorf("%s is %v, and must be longer than 0s", field, value)
+	}
+	return nil
+}
+
 func swapBehavior(behavior string) error {
 	switch behavior {
 	case "", "NoSwap", "LimitedSwap":
@@ -117,6 +129,17 @@ func idsPerPod(ids int64) error {
 	const unit = 1 << 16
 	if ids < unit || ids%unit != 0 || ids > math.MaxUint32 {
 		return fmt.Errorf("userNamespaces.idsPerPod is %d, and must be a multiple of %d and less than %d", ids, unit, int64(math.MaxUint32))
+	}
+	return nil
+}
+
+// webURL returns an error for a value that is neither empty nor the URL of a web server.
+func webURL(field, value string) error {
+	if value == "" {
+		return nil
+	}
+	if u, err := url.Parse(value); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("%s is %q, and must be a URL such as https://example.com/pods.yaml", field, value)
 	}
 	return nil
 }

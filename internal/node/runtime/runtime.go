@@ -15,6 +15,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/node/source"
 )
 
 // Runtime is the CRI v1 runtime of one node.
@@ -103,6 +105,7 @@ func (r *Runtime) list(ctx context.Context, labels map[string]string) (map[types
 	}
 	for _, s := range sandboxes {
 		pod := of(s.Labels)
+		pod.Source = s.Annotations[source.Annotation]
 		pod.Sandboxes = append(pod.Sandboxes, Sandbox{
 			ID:        s.Id,
 			Attempt:   s.GetMetadata().GetAttempt(),

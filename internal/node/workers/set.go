@@ -24,6 +24,7 @@ type Set struct {
 	mu      sync.Mutex
 	table   table
 	running sync.WaitGroup
+	removed func(types.UID)
 }
 
 // CheckResize returns why a pod can never be resized in place to what it requests, or nil.
@@ -44,9 +45,15 @@ func (s *Set) Start(ctx context.Context, parts *pod.Parts) {
 		s.running.Go(func() {
 			w.Run(ctx)
 			s.forget(uid)
+			if s.removed != nil && ctx.Err() == nil {
+				s.removed(uid)
+			}
 		})
 	}
 }
+
+// OnRemoved sets a function that is called when nothing of a pod is left on the node. It must be set before Start.
+func (s *Set) OnRemoved(removed func(types.UID)) { s.removed = removed }
 
 // Wait returns when all workers have returned or when limit fires.
 func (s *Set) Wait(limit <-chan time.Time) {
@@ -143,7 +150,7 @@ func (s *Set) Relist(ctx context.Context, view *runtime.Runtime, inAPI func(type
 		last := view.Last(uid)
 		switch {
 		case !s.Has(uid) && !inAPI(uid):
-			s.removeOrphan(seen)
+			s.RemoveOrphan(seen)
 		case last == nil || !seen.Same(last):
 			s.RuntimeChanged(uid)
 		}
@@ -169,7 +176,8 @@ func (s *Set) synced() {
 	s.table.allocateResizes()
 }
 
-func (s *Set) removeOrphan(seen *runtime.Pod) {
+// RemoveOrphan starts a worker that removes a pod that only the runtime has.
+func (s *Set) RemoveOrphan(seen *runtime.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table.removeOrphan(seen)
