@@ -6,7 +6,6 @@ package machine
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -76,24 +75,33 @@ func (m *Machine) startAgent(ctx context.Context, services *network.Network, clu
 	if err != nil {
 		return err
 	}
-	address := m.address()
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(address.String(), "0"))
-	if err != nil {
-		return fmt.Errorf("the port of the node's agent: %w", err)
-	}
-	agent, err := m.newAgent(client, services, clusterDNS, listener.Addr().(*net.TCPAddr).Port)
+	serving, err := m.servingCertificate()
 	if err != nil {
 		return err
 	}
-	if err := m.serveAgent(agent, client, listener, address); err != nil {
+	ports, err := m.openPorts(ctx, client)
+	if err != nil {
+		return err
+	}
+	agent, err := m.newAgent(client, services, clusterDNS, ports.number(), serving)
+	if err == nil {
+		err = m.serveAgent(agent, client, ports, serving)
+	}
+	if err != nil {
+		ports.close()
 		return err
 	}
 	m.parts.Start("node", agent.Run)
 	return m.awaitNode(ctx, client, agent.Ready())
 }
 
-func (m *Machine) newAgent(client kubernetes.Interface, services *network.Network, clusterDNS []string, port int) (*node.Agent, error) {
+// servingCertificate returns the certificate of the agent's port.
+func (m *Machine) servingCertificate() (*pki.Kept, error) {
+	names, keys := pki.Names{DNS: []string{m.options.Name}, IPs: []net.IP{m.address()}}, m.api.Keys
+	return keys.Keep(func() (*pki.Pair, error) { return keys.NodeServing(m.options.Name, names) }, nil)
+}
+
+func (m *Machine) newAgent(client kubernetes.Interface, services *network.Network, clusterDNS []string, port int32, serving *pki.Kept) (*node.Agent, error) {
 	root, err := m.root()
 	if err != nil {
 		return nil, err
@@ -112,26 +120,27 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 		limitBandwidth, announcePod = m.bridge.LimitBandwidth, m.bridge.AnnouncePod
 	}
 	return node.New(node.Options{
-		Name:           m.options.Name,
-		Client:         client,
-		Endpoint:       m.endpoint,
-		RootDir:        root,
-		LoopFiles:      m.options.Dir.Volumes(),
-		Owner:          m.names.ID,
-		CgroupParent:   m.names.PodCgroup,
-		IPs:            m.addresses(),
-		ExternalIPs:    m.externalIPs,
-		ServePort:      int32(port),
-		API:            apiForPods,
-		ClusterDNS:     clusterDNS,
-		ResolvConf:     m.resolvConf(),
-		Config:         m.options.Kubelet,
-		PodCIDRs:       m.bridge.Ranges(),
-		Version:        part.KubernetesVersion(),
-		AwaitPod:       awaitPod,
-		LimitBandwidth: limitBandwidth,
-		AnnouncePod:    announcePod,
-		Clock:          m.options.Clock,
+		Name:              m.options.Name,
+		Client:            client,
+		Endpoint:          m.endpoint,
+		RootDir:           root,
+		LoopFiles:         m.options.Dir.Volumes(),
+		Owner:             m.names.ID,
+		CgroupParent:      m.names.PodCgroup,
+		IPs:               m.addresses(),
+		ExternalIPs:       m.externalIPs,
+		ServePort:         port,
+		ServerCertificate: func() time.Time { return serving.TLS().Leaf.NotAfter },
+		API:               apiForPods,
+		ClusterDNS:        clusterDNS,
+		ResolvConf:        m.resolvConf(),
+		Config:            m.options.Kubelet,
+		PodCIDRs:          m.bridge.Ranges(),
+		Version:           part.KubernetesVersion(),
+		AwaitPod:          awaitPod,
+		LimitBandwidth:    limitBandwidth,
+		AnnouncePod:       announcePod,
+		Clock:             m.options.Clock,
 	})
 }
 
@@ -143,22 +152,30 @@ func (m *Machine) root() (string, error) {
 	return m.options.KubeletDir, m.options.Dir.LinkNode(m.options.KubeletDir)
 }
 
-// serveAgent serves the agent's port for the API server, and for clients that the API authorizes.
-func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, listener net.Listener, address net.IP) error {
-	names := pki.Names{DNS: []string{m.options.Name}, IPs: []net.IP{address}}
-	keys := m.api.Keys
-	serving, err := keys.Keep(func() (*pki.Pair, error) { return keys.NodeServing(m.options.Name, names) }, nil)
+// serveAgent serves the agent's ports: for the API server, and for clients that the API authorizes.
+func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, ports agentPorts, serving *pki.Kept) error {
+	access, err := serve.NewAccess(serve.AccessOptions{
+		Config: &m.options.Kubelet.KubeletConfiguration, ClusterCA: m.api.Keys.Cluster.CertPEM,
+		Users: []string{kubeletClientUser}, Reviews: client,
+	})
 	if err != nil {
 		return err
 	}
-	clients := x509.NewCertPool()
-	clients.AddCert(keys.Cluster.Certificate)
 	server := serve.New(serve.Options{
-		Node: m.options.Name, Lookup: agent.Lookup(), Runtime: agent.Runtime(), Stats: agent.Stats, Clock: m.options.Clock,
-		ClientCAs: clients, Users: []string{kubeletClientUser}, Reviews: client,
+		Node: m.options.Name, Config: m.options.Kubelet, Lookup: agent.Lookup(), Runtime: agent.Runtime(), Clock: m.options.Clock,
+		Access: access, Health: agent.Health(), RunningPods: agent.RunningPods, Observe: agent.Metrics().Observe,
+		Resources: agent.Sampler().Resources, Summary: agent.Sampler().Summary,
+		Metrics: agent.Metrics().Handler(), Containers: agent.ContainerMetrics(), Probes: agent.Metrics().ProbesHandler(),
 	})
-	config := serve.TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.TLS(), nil })
-	m.parts.Start("node server", func(ctx context.Context) error { return server.Serve(ctx, listener, config) })
+	if ports.main != nil {
+		config := serve.TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.TLS(), nil })
+		m.parts.Start("node server", func(ctx context.Context) error {
+			go access.Run(ctx)
+			return server.Serve(ctx, ports.main, config)
+		})
+	}
+	m.servePlain("read-only node server", ports.readOnly, server.ReadOnly())
+	m.servePlain("node health server", ports.health, server.Health())
 	return nil
 }
 

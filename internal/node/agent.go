@@ -29,11 +29,13 @@ import (
 	"github.com/kindred-project/kindred/internal/node/admission"
 	"github.com/kindred-project/kindred/internal/node/cgroup"
 	"github.com/kindred-project/kindred/internal/node/dra"
+	"github.com/kindred-project/kindred/internal/node/metrics"
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/podresources"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/sampler"
 	"github.com/kindred-project/kindred/internal/node/volume"
 	"github.com/kindred-project/kindred/internal/node/workers"
 )
@@ -48,6 +50,9 @@ type Agent struct {
 	pods         *workers.Set
 	view         *runtime.Runtime
 	cgroups      *cgroup.Manager
+	metrics      *metrics.Metrics
+	sampler      *sampler.Sampler
+	loop         loop
 	records      *dra.Store      // of prepared claims
 	claims       *dra.Manager    // once Run has begun
 	volumes      *volume.Manager // likewise
@@ -85,17 +90,26 @@ func New(options Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the version of the container runtime at %s: %w", options.Endpoint, err)
 	}
+	cgroups := cgroup.New(options.CgroupParent)
+	counted := metrics.New(options.Name, cgroups.Version(), options.Clock)
+	service, images = counted.Runtime(service), counted.Images(images)
 	a := &Agent{
 		options: options, runtime: service, images: images, records: records, ready: make(chan struct{}),
 		view:    runtime.New(service, options.Owner, options.Clock),
-		cgroups: cgroup.New(options.CgroupParent),
+		cgroups: cgroups, metrics: counted,
 	}
+	a.sampler = a.newSampler(machine)
+	counted.Register(metrics.NewStateCollector(a.state))
 	a.registration = &registration{
 		options: options, changed: make(chan struct{}, 1),
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
 	a.pods = workers.New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
-		return admission.Check(klog.FromContext(ctx), a.registration.current(), p, admission.LoadOf(others))
+		refusal := admission.Check(klog.FromContext(ctx), a.registration.current(), p, admission.LoadOf(others))
+		if refusal != nil {
+			counted.Rejected(refusal.Reason)
+		}
+		return refusal
 	})
 	return a, nil
 }
@@ -129,6 +143,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	running.Go(func() { a.claims.Run(ctx) })
 	running.Go(func() { a.volumes.CSI().Run(ctx) })
 	running.Go(func() { a.registerDrivers(ctx) })
+	running.Go(func() { a.sampler.Run(ctx) })
 	running.Go(func() {
 		server := &podresources.Server{Lookup: a.Lookup(), Claims: a.claims.Resources, Clock: a.options.Clock}
 		server.Run(ctx, rootdir.Layout{Root: a.options.RootDir}.PodResourcesSocket())
@@ -271,7 +286,10 @@ func (a *Agent) podSeen(p *v1.Pod, inRuntime map[types.UID]bool) {
 }
 
 func (a *Agent) relist(ctx context.Context, inAPI func(types.UID) bool) {
-	if err := a.pods.Relist(ctx, a.view, inAPI); err != nil && ctx.Err() == nil {
+	begin := a.options.Clock.Now()
+	err := a.pods.Relist(ctx, a.view, inAPI)
+	a.metrics.Relisted(begin, a.options.Clock.Since(begin), a.loop.entered(begin))
+	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot compare the pods of the API and the runtime")
 	}
 }

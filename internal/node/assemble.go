@@ -80,6 +80,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Clock:       o.Clock,
 		Recorder:    o.Recorder,
 		Status:      podStatus{client: o.Client},
+		Observer:    a.metrics,
 		Volumes:     volumes,
 		Claims:      a.claims,
 		Environment: environment.New(environment.Options{
@@ -88,9 +89,9 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		}),
 		Images: image.New(ctx, image.Options{
 			Service: a.images, Secrets: store, Recorder: o.Recorder, Clock: o.Clock,
-			RecordsDir: filepath.Join(o.RootDir, "images"),
+			RecordsDir: filepath.Join(o.RootDir, "images"), Pulled: a.metrics.ImagePulled,
 		}),
-		Probes:         probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock}),
+		Probes:         probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock, Observer: a.metrics}),
 		Logs:           rotator,
 		Handlers:       pod.Hooks{Runtime: a.runtime, Clock: o.Clock},
 		Cgroups:        a.cgroups,

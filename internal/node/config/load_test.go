@@ -36,7 +36,7 @@ func TestDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Default()
-	want.TypeMeta = c.TypeMeta
+	want.TypeMeta, want.set = c.TypeMeta, c.set
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got %+v, want %+v", c, want)
 	}
@@ -52,7 +52,13 @@ func TestParseErrors(t *testing.T) {
 		head + "maxPods: [":               "did not find expected node content",
 		head + "maxPods: 1\nmaxPods: 2":   "already set",
 		head + "containerLogMaxSize: ten": `containerLogMaxSize is "ten"`,
-		head + "containerLogMaxFiles: 1":  "containerLogMaxFiles is 1",
+		head + "healthzPort: 65536":       "healthzPort is 65536",
+		head + "authorization: {mode: X}": `authorization.mode is "X"`,
+		head + "authorization: {webhook: {cacheAuthorizedTTL: -1s}}":       "authorization.webhook.cacheAuthorizedTTL is -1s",
+		head + "healthzBindAddress: here":                                  `healthzBindAddress is "here"`,
+		head + "readOnlyPort: 10250":                                       "readOnlyPort is 10250, as port",
+		head + "enableSystemLogHandler: false\nenableSystemLogQuery: true": "enableSystemLogQuery needs enableSystemLogHandler",
+		head + "containerLogMaxFiles: 1":                                   "containerLogMaxFiles is 1",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q in it", text, err, want)

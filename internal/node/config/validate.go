@@ -20,6 +20,7 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		atLeast("nodeStatusMaxImages", int64(*c.NodeStatusMaxImages), -1),
 		atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2),
 		positiveQuantity("containerLogMaxSize", c.ContainerLogMaxSize),
+		validateServer(c),
 	)
 }
 
