@@ -34,7 +34,6 @@ type Metrics struct {
 	lastRelist                                *compbasemetrics.Gauge
 	pullDuration                              *compbasemetrics.HistogramVec
 	rejections, evictions                     *compbasemetrics.CounterVec
-	orphans                                   *compbasemetrics.Counter
 	requests                                  *compbasemetrics.CounterVec
 	requestDuration                           *compbasemetrics.HistogramVec
 	requestsInFlight                          *compbasemetrics.GaugeVec
@@ -93,8 +92,6 @@ func (m *Metrics) addPods() {
 		"Duration in seconds to start a pod since creation, including time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch", startBuckets)
 	m.rejections = counters(m.registry, "admission_rejections_total", "Cumulative number pod admission rejections by the Kubelet.", "reason")
 	m.evictions = counters(m.registry, "evictions", "Cumulative number of pod evictions by eviction signal", "eviction_signal")
-	m.orphans = counter(m.registry, "orphaned_runtime_pods_total",
-		"Number of pods that have been detected in the container runtime without being already known to the pod worker. This typically indicates the kubelet was restarted while a pod was force deleted in the API or in the local configuration, which is unusual.")
 }
 
 // Handler serves /metrics.
@@ -204,12 +201,5 @@ func (m *Metrics) Rejected(reason string) {
 func (m *Metrics) Evicted(signal string) {
 	if m != nil {
 		m.evictions.WithLabelValues(signal).Inc()
-	}
-}
-
-// Orphaned counts a pod in the runtime that the API does not have.
-func (m *Metrics) Orphaned() {
-	if m != nil {
-		m.orphans.Inc()
 	}
 }
