@@ -90,6 +90,14 @@ spec:
 	}
 	checkMetrics(t, raw)
 	checkTokens(t, s, node)
+	// The node's files are at /host of a pod that debugs the node.
+	s.kubectl("debug", "node/"+node, "--image="+image, "--profile=sysadmin", "--", "cat", "/host"+log.Name())
+	s.eventually("the debugging pod has read a file of the node", func() error {
+		if out := s.try("logs", "-l", "app.kubernetes.io/managed-by=kubectl-debug").out; out != "a line of the node\n" {
+			return errors.New(out)
+		}
+		return nil
+	})
 }
 
 // summaryIsWhole reports whether a summary has what can be measured of the pod "measured" and of the node.
