@@ -33,12 +33,14 @@ import (
 	"github.com/kindred-project/kindred/internal/node/dra"
 	"github.com/kindred-project/kindred/internal/node/eviction"
 	"github.com/kindred-project/kindred/internal/node/garbage"
+	"github.com/kindred-project/kindred/internal/node/metrics"
 	"github.com/kindred-project/kindred/internal/node/mirror"
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/podresources"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/sampler"
 	"github.com/kindred-project/kindred/internal/node/source"
 	"github.com/kindred-project/kindred/internal/node/static"
 	"github.com/kindred-project/kindred/internal/node/usage"
@@ -60,6 +62,9 @@ type Agent struct {
 	handlers     *runtimeHandlers
 	users        *userns.Manager
 	swap         criconfig.Swap
+	metrics      *metrics.Metrics
+	sampler      *sampler.Sampler
+	loop         loop
 	records      *dra.Store // of prepared claims
 	static       *static.Pods
 	mirrors      *mirror.Mirrors
@@ -110,12 +115,17 @@ func New(options Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the version of the container runtime at %s: %w", options.Endpoint, err)
 	}
+	cgroups := cgroup.New(options.CgroupParent)
+	counted := metrics.New(options.Name, cgroups.Version(), options.Clock)
+	service, images = counted.Runtime(service), counted.Images(images)
 	a := &Agent{
 		options: options, runtime: service, images: images, records: records, ready: make(chan struct{}),
 		view:    runtime.New(service, options.Owner, options.Clock),
-		cgroups: cgroup.New(options.CgroupParent),
-		swap:    swapOf(options.Config.MemorySwap.SwapBehavior, machine.swap),
+		cgroups: cgroups, metrics: counted,
+		swap: swapOf(options.Config.MemorySwap.SwapBehavior, machine.swap),
 	}
+	a.sampler = a.newSampler(machine)
+	counted.Register(metrics.NewStateCollector(a.state))
 	a.registration = &registration{
 		options: options, changed: make(chan struct{}, 1),
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
@@ -128,13 +138,11 @@ func New(options Options) (*Agent, error) {
 		return nil, err
 	}
 	a.pods = workers.New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
-		if message := eviction.Refusal(klog.FromContext(ctx), a.evictions.Conditions(), p); message != "" {
-			return &pod.Refusal{Reason: eviction.Reason, Message: message}
+		refusal := a.refusal(ctx, p, others)
+		if refusal != nil {
+			counted.Rejected(refusal.Reason)
 		}
-		if refusal := admission.CheckAppArmor(p, machine.appArmor); refusal != nil {
-			return refusal
-		}
-		return admission.Check(klog.FromContext(ctx), a.registration.current(), p, admission.LoadOf(others))
+		return refusal
 	}, admission.ResizeRules{
 		StaticCPU: options.Config.CPUManagerPolicy == "static", StaticMemory: options.Config.MemoryManagerPolicy == "Static",
 		Swaps: a.swap.Swaps,
@@ -145,6 +153,18 @@ func New(options Options) (*Agent, error) {
 	a.static = a.newStatic()
 	a.pods.OnRemoved(a.static.Removed)
 	return a, a.watchPressure()
+}
+
+// refusal returns why the node does not admit a pod beside others, or nil.
+func (a *Agent) refusal(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
+	logger := klog.FromContext(ctx)
+	if message := eviction.Refusal(logger, a.evictions.Conditions(), p); message != "" {
+		return &pod.Refusal{Reason: eviction.Reason, Message: message}
+	}
+	if refusal := admission.CheckAppArmor(p, a.registration.reporter.machine.appArmor); refusal != nil {
+		return refusal
+	}
+	return admission.Check(logger, a.registration.current(), p, admission.LoadOf(others))
 }
 
 // Ready is closed once the node is ready: in the API, if it has one.
@@ -203,6 +223,7 @@ func (a *Agent) join(ctx context.Context, running *sync.WaitGroup, ready chan st
 	running.Go(func() { a.claims.Run(ctx) })
 	running.Go(func() { a.volumes.CSI().Run(ctx) })
 	running.Go(func() { a.registerDrivers(ctx) })
+	running.Go(func() { a.sampler.Run(ctx) })
 	running.Go(func() {
 		server := &podresources.Server{Lookup: a.Lookup(), Claims: a.claims.Resources, Clock: a.options.Clock}
 		server.Run(ctx, rootdir.Layout{Root: a.options.RootDir}.PodResourcesSocket())
@@ -368,7 +389,10 @@ func (a *Agent) podDeleted(p *v1.Pod) {
 }
 
 func (a *Agent) relist(ctx context.Context, exists func(types.UID) bool) {
-	if err := a.pods.Relist(ctx, a.view, exists); err != nil && ctx.Err() == nil {
+	begin := a.options.Clock.Now()
+	err := a.pods.Relist(ctx, a.view, exists)
+	a.metrics.Relisted(begin, a.options.Clock.Since(begin), a.loop.entered(begin))
+	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot compare the pods of the API and the runtime")
 	}
 }
