@@ -23,6 +23,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 	"github.com/kindred-project/kindred/internal/node/sampler"
+	"github.com/kindred-project/kindred/internal/node/source"
 )
 
 // Sampler measures the node.
