@@ -193,7 +193,7 @@ func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, por
 	server := serve.New(serve.Options{
 		Node: m.options.Name, Config: m.options.Kubelet, Lookup: agent.Lookup(), Runtime: agent.Runtime(), Clock: m.options.Clock,
 		CheckpointDir: agent.CheckpointDir(),
-		Access: access, Health: agent.Health(), RunningPods: agent.RunningPods, Observe: agent.Metrics().Observe,
+		Access:        access, Health: agent.Health(), RunningPods: agent.RunningPods, Observe: agent.Metrics().Observe,
 		Resources: agent.Sampler().Resources, Summary: agent.Sampler().Summary,
 		Metrics: agent.Metrics().Handler(), Containers: agent.ContainerMetrics(), Probes: agent.Metrics().ProbesHandler(),
 	})
