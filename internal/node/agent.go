@@ -27,7 +27,9 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/kindred-project/kindred/internal/node/admission"
+	"github.com/kindred-project/kindred/internal/node/assign"
 	"github.com/kindred-project/kindred/internal/node/cgroup"
+	"github.com/kindred-project/kindred/internal/node/deviceplugin"
 	"github.com/kindred-project/kindred/internal/node/dra"
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
@@ -48,6 +50,8 @@ type Agent struct {
 	pods         *workers.Set
 	view         *runtime.Runtime
 	cgroups      *cgroup.Manager
+	plugins      *deviceplugin.Manager
+	assigned     *assign.Manager
 	records      *dra.Store      // of prepared claims
 	claims       *dra.Manager    // once Run has begun
 	volumes      *volume.Manager // likewise
@@ -94,9 +98,12 @@ func New(options Options) (*Agent, error) {
 		options: options, changed: make(chan struct{}, 1),
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
+	if err := a.openResources(uint64(machine.memory)); err != nil {
+		return nil, errors.Join(err, a.disconnect())
+	}
 	a.pods = workers.New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
-		return admission.Check(klog.FromContext(ctx), a.registration.current(), p, admission.LoadOf(others))
-	})
+		return admission.Check(klog.FromContext(ctx), a.assigned.Allocatable(a.registration.current()), p, admission.LoadOf(others))
+	}, a.assigned)
 	return a, nil
 }
 
@@ -128,9 +135,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.claims.WipeAll(ctx)
 	running.Go(func() { a.claims.Run(ctx) })
 	running.Go(func() { a.volumes.CSI().Run(ctx) })
+	running.Go(func() { a.plugins.Run(ctx) })
+	running.Go(func() { a.assigned.Run(ctx) })
 	running.Go(func() { a.registerDrivers(ctx) })
 	running.Go(func() {
-		server := &podresources.Server{Lookup: a.Lookup(), Claims: a.claims.Resources, Clock: a.options.Clock}
+		server := &podresources.Server{
+			Lookup: a.Lookup(), Claims: a.claims.Resources, Clock: a.options.Clock,
+			Resources: a.assigned.Resources, Allocatable: a.assigned.AllocatableResources,
+		}
 		server.Run(ctx, rootdir.Layout{Root: a.options.RootDir}.PodResourcesSocket())
 	})
 	running.Go(func() { a.registration.keepLease(ctx) })
@@ -149,7 +161,7 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) registerDrivers(ctx context.Context) {
 	watcher := plugins.New(plugins.Options{
 		Dir: rootdir.Layout{Root: a.options.RootDir}.RegistryDir(), Clock: a.options.Clock,
-		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: a.volumes.CSI(), registerapi.DRAPlugin: a.claims},
+		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: a.volumes.CSI(), registerapi.DRAPlugin: a.claims, registerapi.DevicePlugin: a.plugins},
 	})
 	if err := watcher.Run(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Drivers cannot register on this node")

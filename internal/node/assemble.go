@@ -82,6 +82,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Status:      podStatus{client: o.Client},
 		Volumes:     volumes,
 		Claims:      a.claims,
+		Resources:   a.assigned,
 		Environment: environment.New(environment.Options{
 			Objects: store, Services: services.Lister(), ServicesSynced: services.Informer().HasSynced,
 			API: o.API, Allocatable: allocatable, OpenFile: volumes.OpenFile,
@@ -100,7 +101,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		AnnouncePod:    o.AnnouncePod,
 	}
 	clean = func(keep func(types.UID) bool) {
-		for _, remove := range []func(context.Context, func(types.UID) bool) error{a.claims.RemoveOrphans, volumes.RemoveOrphans} {
+		for _, remove := range []func(context.Context, func(types.UID) bool) error{a.claims.RemoveOrphans, a.assigned.RemoveOrphans, volumes.RemoveOrphans} {
 			if err := remove(ctx, keep); err != nil {
 				klog.FromContext(ctx).Error(err, "Cannot remove what orphaned pods left, will retry")
 				go a.retryOrphans(ctx, func() error { return remove(ctx, keep) })

@@ -14,10 +14,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kindred-project/kindred/internal/node/deviceplugin"
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
@@ -35,6 +37,8 @@ type reporter struct {
 	runtime cri.RuntimeService
 	images  cri.ImageManagerService
 	version *runtimeapi.VersionResponse
+	// devices returns the number of devices of each resource that a device plugin registered.
+	devices func() map[string]deviceplugin.Count
 	// inUse returns the volumes that must stay attached to the node.
 	inUse func() []v1.UniqueVolumeName
 }
@@ -44,6 +48,11 @@ type reporter struct {
 func (r *reporter) status(ctx context.Context, old *v1.NodeStatus, now time.Time) v1.NodeStatus {
 	s := *old.DeepCopy()
 	s.Capacity, s.Allocatable = r.machine.capacity(int64(r.options.Config.MaxPods))
+	reserve(s.Allocatable, r.options.Config.Reserved())
+	for name, count := range r.devices() {
+		s.Capacity[v1.ResourceName(name)] = *resource.NewQuantity(int64(count.Capacity), resource.DecimalSI)
+		s.Allocatable[v1.ResourceName(name)] = *resource.NewQuantity(int64(count.Allocatable), resource.DecimalSI)
+	}
 	keepExtended(s.Capacity, old.Capacity)
 	keepExtended(s.Allocatable, old.Allocatable)
 	s.Addresses = r.addresses()
@@ -55,6 +64,20 @@ func (r *reporter) status(ctx context.Context, old *v1.NodeStatus, now time.Time
 	r.features(&s, runtimeStatus)
 	s.Conditions = r.conditions(old.Conditions, readyProblem(runtimeStatus, err), now)
 	return s
+}
+
+// reserve subtracts what is reserved from what is allocatable.
+func reserve(allocatable, reserved v1.ResourceList) {
+	for name, amount := range reserved {
+		rest, ok := allocatable[name]
+		if !ok {
+			continue
+		}
+		if rest.Sub(amount); rest.Sign() < 0 {
+			rest = *resource.NewQuantity(0, rest.Format)
+		}
+		allocatable[name] = rest
+	}
 }
 
 // keepExtended keeps the extended resources of old, which other clients set on the Node.

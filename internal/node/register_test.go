@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +23,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kindred-project/kindred/internal/node/config"
+	"github.com/kindred-project/kindred/internal/node/deviceplugin"
 )
 
 // fakeRuntime is the part of CRI that a reporter reads.
@@ -53,6 +55,9 @@ func newRegistration(client *fake.Clientset, runtime *fakeRuntime, clock *testin
 		Labels: map[string]string{"role": "all"}, Clock: clock,
 	}
 	return &registration{options: options, record: record, changed: make(chan struct{}, 1), reporter: &reporter{
+		devices: func() map[string]deviceplugin.Count {
+			return map[string]deviceplugin.Count{"example.com/device": {Capacity: 3, Allocatable: 2}}
+		},
 		inUse:   func() []v1.UniqueVolumeName { return nil },
 		options: options, runtime: runtime, images: runtime, version: &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.6.20"},
 		machine: machine{cpus: 2, memory: 1 << 30, disk: 1 << 40, kernel: "6.1", osImage: "Debian"},
@@ -78,6 +83,11 @@ func TestNodeRegisters(t *testing.T) {
 	if node.Spec.PodCIDR != "10.244.0.0/24" || node.Status.DaemonEndpoints.KubeletEndpoint.Port != 10250 ||
 		node.Status.NodeInfo.ContainerRuntimeVersion != "containerd://1.6.20" || node.Status.Images[0].Names[0] != "large@sha256:2" || len(node.Status.Images[0].Names) != 5 {
 		t.Errorf("node is %+v", node)
+	}
+	for list, want := range map[*v1.ResourceList]string{&node.Status.Capacity: "3", &node.Status.Allocatable: "2"} {
+		if got := (*list)["example.com/device"]; got.String() != want {
+			t.Errorf("%s devices, want %s", got.String(), want)
+		}
 	}
 	ready := func() v1.NodeCondition { return *conditionIn(s.current().Status.Conditions, v1.NodeReady) }
 	if isReady, err := s.sync(ctx); err != nil || isReady {
@@ -220,6 +230,19 @@ func TestCapacity(t *testing.T) {
 	want["memory"], want["ephemeral-storage"] = "920Mi", "900"
 	if diff := cmp.Diff(want, text(allocatable)); diff != "" {
 		t.Errorf("allocatable (-want +got):\n%s", diff)
+	}
+}
+
+// What is reserved is not allocatable; what the node does not have is not reserved.
+func TestReserve(t *testing.T) {
+	list := func(cpu, memory string) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+	}
+	allocatable, reserved := list("2", "1Gi"), list("500m", "2Gi")
+	reserved["pid"] = resource.MustParse("1000")
+	reserve(allocatable, reserved)
+	if diff := cmp.Diff("1500m 0", allocatable.Cpu().String()+" "+allocatable.Memory().String()); diff != "" || len(allocatable) != 2 {
+		t.Errorf("%v (-want +got):\n%s", allocatable, diff)
 	}
 }
 

@@ -44,11 +44,19 @@ func TestDefault(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                `apiVersion and kind are "" and ""`,
-		"kind: Pod":                       `kind`,
-		head + "maxpod: 3":                `unknown field "maxpod"`,
-		head + "maxPods: many":            "cannot unmarshal",
-		head + "maxPods: -1":              "maxPods is -1, and must be at least 0",
+		"":                                      `apiVersion and kind are "" and ""`,
+		"kind: Pod":                             `kind`,
+		head + "maxpod: 3":                      `unknown field "maxpod"`,
+		head + "maxPods: many":                  "cannot unmarshal",
+		head + "maxPods: -1":                    "maxPods is -1, and must be at least 0",
+		head + "cpuManagerPolicy: fast":         `cpuManagerPolicy is "fast", and must be none or static`,
+		head + "memoryManagerPolicy: static":    `memoryManagerPolicy is "static", and must be None or Static`,
+		head + "topologyManagerScope: node":     `topologyManagerScope is "node"`,
+		head + "cpuManagerReconcilePeriod: -1s": "cpuManagerReconcilePeriod is -1s",
+		head + "systemReserved: {cpu: many}":    `systemReserved: cpu is "many"`,
+		head + "reservedSystemCPUs: two":        `reservedSystemCPUs is "two"`,
+		head + "reservedSystemCPUs: 0\nkubeReservedCgroup: /k":                                "reservedSystemCPUs can't be used with",
+		head + "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {align-by-socket: 'true'}": "Alpha-level Options not enabled",
 		head + "maxPods: [":               "did not find expected node content",
 		head + "maxPods: 1\nmaxPods: 2":   "already set",
 		head + "containerLogMaxSize: ten": `containerLogMaxSize is "ten"`,
@@ -81,6 +89,24 @@ func TestFieldsExist(t *testing.T) {
 	for name := range withoutEffect {
 		if !slices.Contains(names, name) {
 			t.Errorf("KubeletConfiguration has no field %s", name)
+		}
+	}
+}
+
+// What is reserved is the sum of two fields, and the number of the CPUs of a third.
+func TestReserved(t *testing.T) {
+	for text, want := range map[string]string{
+		"kubeReserved: {cpu: 500m, memory: 1Gi}\nsystemReserved: {cpu: 600m, memory: 1Gi}": "1100m 2Gi",
+		"kubeReserved: {cpu: 500m}\nreservedSystemCPUs: 0-1,3":                             "3 0",
+		"": "0 0",
+	} {
+		c, err := Parse([]byte(head + text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reserved := c.Reserved()
+		if got := reserved.Cpu().String() + " " + reserved.Memory().String(); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
 }

@@ -9,6 +9,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/kindred-project/kindred/internal/node/cpus"
+	"github.com/kindred-project/kindred/internal/node/memory"
+	"github.com/kindred-project/kindred/internal/node/topology"
 )
 
 // validate returns what is wrong with a configuration, or nil. The package that uses a field parses it; validate calls the
@@ -20,7 +24,19 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		atLeast("nodeStatusMaxImages", int64(*c.NodeStatusMaxImages), -1),
 		atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2),
 		positiveQuantity("containerLogMaxSize", c.ContainerLogMaxSize),
+		checkReserved(c),
+		checkManagers(c),
 	)
+}
+
+// checkManagers checks the policies that assign resources to containers.
+func checkManagers(c *kubeletv1beta1.KubeletConfiguration) error {
+	_, cpuErr := cpus.ParseOptions(c.CPUManagerPolicy, c.CPUManagerPolicyOptions)
+	_, topologyErr := topology.ParsePolicy(c.TopologyManagerPolicy, c.TopologyManagerScope, c.TopologyManagerPolicyOptions)
+	if c.CPUManagerReconcilePeriod.Duration <= 0 {
+		cpuErr = errors.Join(cpuErr, fmt.Errorf("cpuManagerReconcilePeriod is %v, and must be positive", c.CPUManagerReconcilePeriod.Duration))
+	}
+	return errors.Join(cpuErr, topologyErr, memory.CheckPolicy(c.MemoryManagerPolicy))
 }
 
 func atLeast(field string, value, minimum int64) error {

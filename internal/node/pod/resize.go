@@ -73,7 +73,7 @@ func (d *decision) resizeConditions(s *v1.PodStatus) []v1.PodCondition {
 	var conditions []v1.PodCondition
 	if p := d.Resize.Pending; p != nil {
 		conditions = append(conditions, v1.PodCondition{
-			Type: v1.PodResizePending, Reason: v1.PodReasonDeferred, Message: p.Message, ObservedGeneration: d.Pod.Generation,
+			Type: v1.PodResizePending, Reason: p.pendingReason(), Message: p.Message, ObservedGeneration: d.Pod.Generation,
 		})
 	}
 	if d.Memory.Resizing {
@@ -118,4 +118,13 @@ func ResizeMessage(what string, pod *v1.Pod, generation int64, problem string) s
 		return "Pod resize " + what
 	}
 	return fmt.Sprintf("Pod resize %s: %s", what, text)
+}
+
+// pendingReason returns the reason of the condition of a resize that is refused: it is deferred until it fits, unless
+// it can never be allocated.
+func (r *Refusal) pendingReason() string {
+	if r.Reason == v1.PodReasonInfeasible {
+		return v1.PodReasonInfeasible
+	}
+	return v1.PodReasonDeferred
 }

@@ -43,6 +43,7 @@ type Parts struct {
 
 	Volumes     Volumes
 	Claims      Claims
+	Resources   Resources
 	Environment Environment
 	Images      Images
 	Probes      Probes
@@ -211,7 +212,7 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 	now := w.parts.Clock.Now()
 	out := Decide(Input{
 		Pod: pod, Resize: resize, Deleted: deleted, Old: w.status, Runtime: w.seen, Memory: w.memory,
-		Devices:  w.devicesOf(pod),
+		Devices: w.devicesOf(pod), Assigned: w.parts.Resources.Has(w.uid),
 		InFlight: w.inFlightKeys(), HostIPs: w.parts.Host.IPs, RuntimeName: w.parts.RuntimeName, Now: now,
 	})
 	w.memory = out.Memory
@@ -239,10 +240,17 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 
 // devicesOf returns the health of the pod's devices, by container.
 func (w *Worker) devicesOf(pod *v1.Pod) map[string][]v1.ResourceStatus {
+	health := w.parts.Resources.Health(w.uid)
 	if !usesClaims(pod) {
-		return nil
+		return health
 	}
-	return w.parts.Claims.Health(pod)
+	all := map[string][]v1.ResourceStatus{}
+	for _, part := range []map[string][]v1.ResourceStatus{health, w.parts.Claims.Health(pod)} {
+		for container, devices := range part {
+			all[container] = append(all[container], devices...)
+		}
+	}
+	return all
 }
 
 // takeInput applies the results of finished actions and probes, and returns the pod to decide on.

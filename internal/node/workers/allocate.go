@@ -121,16 +121,27 @@ func pendingSince(p *v1.Pod) time.Time {
 	return p.CreationTimestamp.Time
 }
 
+// resizeEvent returns the reason of the event about a resize that is not allocated.
+func resizeEvent(refused *pod.Refusal) string {
+	if refused.Reason == v1.PodReasonInfeasible {
+		return "ResizeInfeasible"
+	}
+	return "ResizeDeferred"
+}
+
 // tryResize allocates what the pod requests if it fits, else defers the resize. An allocation is
 // stored before it takes effect.
 func (t *table) tryResize(a *podAllocation) {
 	p := a.desired
 	others := slices.DeleteFunc(t.active(), func(other *v1.Pod) bool { return other.UID == p.UID })
-	refused := t.admit(t.ctx, p, others)
+	refused := t.resources.Resize(a.allocatedPod(), p)
+	if refused == nil {
+		refused = t.admit(t.ctx, p, others)
+	}
 	if refused != nil {
 		if a.deferred != p.Generation {
 			a.deferred = p.Generation
-			t.parts.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, "ResizeDeferred",
+			t.parts.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, resizeEvent(refused),
 				pod.ResizeMessage(refused.Reason, p, p.Generation, refused.Message))
 		}
 		a.resize.Pending = refused

@@ -18,6 +18,16 @@ import (
 // Admit checks whether the node can run a pod in addition to others. It returns nil if it can.
 type Admit func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal
 
+// Resources assigns CPUs, memory and devices to pods.
+type Resources interface {
+	// Assign assigns a new pod what it requests, or returns why the node refuses the pod.
+	Assign(ctx context.Context, p *v1.Pod) *pod.Refusal
+	// Release frees what was assigned to a pod that does not run.
+	Release(uid types.UID) error
+	// Resize returns why a pod cannot be resized, or nil.
+	Resize(allocated, desired *v1.Pod) *pod.Refusal
+}
+
 // Set holds the workers of all pods that the API binds to the node or that the runtime has. All
 // methods are safe for concurrent use.
 type Set struct {
@@ -27,8 +37,8 @@ type Set struct {
 }
 
 // New returns a set without workers.
-func New(admit Admit) *Set {
-	return &Set{table: table{admit: admit, workers: map[types.UID]*pod.Worker{}, allocations: map[types.UID]*podAllocation{}}}
+func New(admit Admit, resources Resources) *Set {
+	return &Set{table: table{admit: admit, resources: resources, workers: map[types.UID]*pod.Worker{}, allocations: map[types.UID]*podAllocation{}}}
 }
 
 // Start lets workers run, with these parts, until ctx ends. Before Start, no other method but Pods

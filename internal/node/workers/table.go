@@ -18,10 +18,11 @@ import (
 
 // table is the state of a Set, which holds its lock while it calls any of these methods.
 type table struct {
-	parts *pod.Parts
-	admit Admit
-	ctx   context.Context // of the workers; nil before Start
-	spawn func(w *pod.Worker, uid types.UID)
+	parts     *pod.Parts
+	admit     Admit
+	resources Resources
+	ctx       context.Context // of the workers; nil before Start
+	spawn     func(w *pod.Worker, uid types.UID)
 
 	workers     map[types.UID]*pod.Worker
 	allocations map[types.UID]*podAllocation
@@ -47,7 +48,7 @@ func (t *table) update(p *v1.Pod, inRuntime bool) {
 	allocated := a.allocatedPod()
 	var refused *pod.Refusal
 	if !inRuntime && p.Status.StartTime == nil && p.DeletionTimestamp == nil {
-		refused = t.admit(t.ctx, allocated, t.active())
+		refused = t.admitNew(allocated)
 	}
 	switch {
 	case refused != nil:
@@ -58,6 +59,22 @@ func (t *table) update(p *v1.Pod, inRuntime bool) {
 	if t.run(allocated, refused, false) {
 		t.allocations[p.UID] = a
 	}
+}
+
+// admitNew admits or refuses a new pod. It is assigned what it requests before the other checks, which must not count
+// the same devices differently.
+func (t *table) admitNew(p *v1.Pod) *pod.Refusal {
+	if refused := t.resources.Assign(t.ctx, p); refused != nil {
+		return refused
+	}
+	refused := t.admit(t.ctx, p, t.active())
+	if refused == nil {
+		return nil
+	}
+	if err := t.resources.Release(p.UID); err != nil {
+		klog.FromContext(t.ctx).Error(err, "Cannot free what was assigned to a refused pod; the next agent will", "pod", klog.KObj(p))
+	}
+	return refused
 }
 
 func (t *table) deleted(p *v1.Pod) {
