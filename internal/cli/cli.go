@@ -26,6 +26,7 @@ node. "kindred up" starts it, "kindred kubectl" talks to it.`,
 	addDataDirFlag(root)
 	root.AddCommand(
 		newUp(version),
+		newNode(version),
 		newKubectl(),
 		newTree(),
 		newWhy(),

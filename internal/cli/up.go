@@ -156,9 +156,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	defer stop()
 	context.AfterFunc(ctx, stop) // A second signal ends the process at once.
 	began := clock.RealClock{}.Now()
-	options.Progress = func(step string, took time.Duration) {
-		printf(cmd, "  %-36s %5d ms\n", step, took.Milliseconds())
-	}
+	options.Progress = func(step string, took time.Duration) { printStep(cmd, step, took) }
 	options.Notice = func(line string) { printf(cmd, "%s\n", line) }
 	closeLog, err := logTo(options.DataDir)
 	if err != nil {
@@ -190,6 +188,11 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 			return err
 		}
 	}
+}
+
+// printStep prints a step of the start and the time that it took.
+func printStep(cmd *cobra.Command, step string, took time.Duration) {
+	printf(cmd, "  %-36s %5d ms\n", step, took.Milliseconds())
 }
 
 // upError distinguishes usage errors from failures, and hides the error of an interrupted start.

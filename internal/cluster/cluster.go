@@ -177,7 +177,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		return fmt.Errorf("set up the cluster: %w", err)
 	}
 	steps.done("API")
-	c.parts.Start("certificates", c.renewCertificates)
+	c.parts.Start("certificates", func(ctx context.Context) error { return renewCertificates(ctx, c.keys, c.config.Clock) })
 	return c.writeAdminKubeconfig()
 }
 

@@ -15,9 +15,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/containerd"
+	"github.com/kindred-project/kindred/internal/manifest"
 	"github.com/kindred-project/kindred/internal/network"
 	"github.com/kindred-project/kindred/internal/node"
 	"github.com/kindred-project/kindred/internal/node/serve"
@@ -28,16 +31,9 @@ import (
 // Services are in force.
 func (m *Machine) Join(ctx context.Context, api API, parts *part.Group) error {
 	m.api, m.parts = api, parts
-	if err := part.Await(ctx, m.runtimeDone); err != nil {
+	if err := m.awaitRuntime(ctx); err != nil {
 		return err
 	}
-	if m.networkErr != nil {
-		return m.networkErr
-	}
-	if m.runtimeErr != nil {
-		return m.runtimeErr
-	}
-	m.options.Step("container runtime " + m.version)
 	sockets, dnsErr := m.openDNS(ctx)
 	services, err := m.startNetwork(ctx, sockets.toGuard())
 	if err != nil {
@@ -52,12 +48,7 @@ func (m *Machine) Join(ctx context.Context, api API, parts *part.Group) error {
 		m.notice(fmt.Sprintf("no cluster DNS: %v", err))
 		clusterDNS = nil
 	}
-	if m.supervise != nil {
-		parts.Start("container runtime", func(ctx context.Context) error {
-			m.supervise(ctx)
-			return nil
-		})
-	}
+	m.superviseRuntime()
 	if err := m.startAgent(ctx, services, clusterDNS); err != nil {
 		return err
 	}
@@ -70,6 +61,32 @@ func (m *Machine) Join(ctx context.Context, api API, parts *part.Group) error {
 	return nil
 }
 
+// awaitRuntime waits for the pod network and the container runtime.
+func (m *Machine) awaitRuntime(ctx context.Context) error {
+	if err := part.Await(ctx, m.runtimeDone); err != nil {
+		return err
+	}
+	if m.networkErr != nil {
+		return m.networkErr
+	}
+	if m.runtimeErr != nil {
+		return m.runtimeErr
+	}
+	m.options.Step("container runtime " + m.version)
+	return nil
+}
+
+// superviseRuntime keeps the private containerd running.
+func (m *Machine) superviseRuntime() {
+	if m.supervise == nil {
+		return
+	}
+	m.parts.Start("container runtime", func(ctx context.Context) error {
+		m.supervise(ctx)
+		return nil
+	})
+}
+
 // startAgent starts the agent and the server for the API server, and waits until the Node is ready.
 func (m *Machine) startAgent(ctx context.Context, services *network.Network, clusterDNS []string) error {
 	client, err := kubernetes.NewForConfig(m.api.ConfigFor(agentUser(m.options.Name)))
@@ -77,12 +94,11 @@ func (m *Machine) startAgent(ctx context.Context, services *network.Network, clu
 		return err
 	}
 	address := m.address()
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(address.String(), "0"))
+	listener, err := m.listen(ctx)
 	if err != nil {
-		return fmt.Errorf("the port of the node's agent: %w", err)
+		return err
 	}
-	agent, err := m.newAgent(client, services, clusterDNS, listener.Addr().(*net.TCPAddr).Port)
+	agent, err := m.newAgent(client, services, clusterDNS, port(listener))
 	if err != nil {
 		return err
 	}
@@ -92,6 +108,18 @@ func (m *Machine) startAgent(ctx context.Context, services *network.Network, clu
 	m.parts.Start("node", agent.Run)
 	return m.awaitNode(ctx, client, agent.Ready())
 }
+
+// listen opens the port of the agent.
+func (m *Machine) listen(ctx context.Context) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(m.address().String(), "0"))
+	if err != nil {
+		return nil, fmt.Errorf("the port of the node's agent: %w", err)
+	}
+	return listener, nil
+}
+
+func port(listener net.Listener) int { return listener.Addr().(*net.TCPAddr).Port }
 
 func (m *Machine) newAgent(client kubernetes.Interface, services *network.Network, clusterDNS []string, port int) (*node.Agent, error) {
 	root, err := m.root()
@@ -114,6 +142,7 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 	return node.New(node.Options{
 		Name:           m.options.Name,
 		Client:         client,
+		Decode:         manifest.Pods,
 		Endpoint:       m.endpoint,
 		RootDir:        root,
 		LoopFiles:      m.options.Dir.Volumes(),
@@ -131,8 +160,14 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 		AwaitPod:       awaitPod,
 		LimitBandwidth: limitBandwidth,
 		AnnouncePod:    announcePod,
+		PinnedImages:   m.pinnedImages,
 		Clock:          m.options.Clock,
 	})
+}
+
+// pinnedImages returns the names of images that the agent never removes.
+func (m *Machine) pinnedImages(ctx context.Context) ([]string, error) {
+	return containerd.PinnedImages(ctx, m.endpoint)
 }
 
 // root returns the root directory of the agent.
@@ -143,8 +178,13 @@ func (m *Machine) root() (string, error) {
 	return m.options.KubeletDir, m.options.Dir.LinkNode(m.options.KubeletDir)
 }
 
-// serveAgent serves the agent's port for the API server, and for clients that the API authorizes.
+// serveAgent serves the agent's port for the API server, and for clients that the API authorizes. client is nil if the node
+// has no API.
 func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, listener net.Listener, address net.IP) error {
+	var groups []string
+	if client == nil { // Without an API to ask, administrators are recognized by their certificate.
+		groups = append(groups, user.SystemPrivilegedGroup)
+	}
 	names := pki.Names{DNS: []string{m.options.Name}, IPs: []net.IP{address}}
 	keys := m.api.Keys
 	serving, err := keys.Keep(func() (*pki.Pair, error) { return keys.NodeServing(m.options.Name, names) }, nil)
@@ -155,7 +195,8 @@ func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, lis
 	clients.AddCert(keys.Cluster.Certificate)
 	server := serve.New(serve.Options{
 		Node: m.options.Name, Lookup: agent.Lookup(), Runtime: agent.Runtime(), Stats: agent.Stats, Clock: m.options.Clock,
-		ClientCAs: clients, Users: []string{kubeletClientUser}, Reviews: client,
+		CheckpointDir: agent.CheckpointDir(),
+		ClientCAs:     clients, Users: []string{kubeletClientUser}, Groups: groups, Reviews: client,
 	})
 	config := serve.TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.TLS(), nil })
 	m.parts.Start("node server", func(ctx context.Context) error { return server.Serve(ctx, listener, config) })

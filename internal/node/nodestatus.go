@@ -41,14 +41,15 @@ type reporter struct {
 	devices func() map[string]deviceplugin.Count
 	// inUse returns the volumes that must stay attached to the node.
 	inUse func() []v1.UniqueVolumeName
+	// pressure returns which of the conditions of pressure hold.
+	pressure func() []v1.NodeConditionType
 }
 
 // status computes the status from the machine and the runtime. The transition times of unchanged
 // conditions and the fields of other clients come from old.
 func (r *reporter) status(ctx context.Context, old *v1.NodeStatus, now time.Time) v1.NodeStatus {
 	s := *old.DeepCopy()
-	s.Capacity, s.Allocatable = r.machine.capacity(int64(r.options.Config.MaxPods))
-	reserve(s.Allocatable, r.options.Config.Reserved())
+	s.Capacity, s.Allocatable = r.machine.capacity(r.options.Config)
 	for name, count := range r.devices() {
 		s.Capacity[v1.ResourceName(name)] = *resource.NewQuantity(int64(count.Capacity), resource.DecimalSI)
 		s.Allocatable[v1.ResourceName(name)] = *resource.NewQuantity(int64(count.Allocatable), resource.DecimalSI)
@@ -64,20 +65,6 @@ func (r *reporter) status(ctx context.Context, old *v1.NodeStatus, now time.Time
 	r.features(&s, runtimeStatus)
 	s.Conditions = r.conditions(old.Conditions, readyProblem(runtimeStatus, err), now)
 	return s
-}
-
-// reserve subtracts what is reserved from what is allocatable.
-func reserve(allocatable, reserved v1.ResourceList) {
-	for name, amount := range reserved {
-		rest, ok := allocatable[name]
-		if !ok {
-			continue
-		}
-		if rest.Sub(amount); rest.Sign() < 0 {
-			rest = *resource.NewQuantity(0, rest.Format)
-		}
-		allocatable[name] = rest
-	}
 }
 
 // keepExtended keeps the extended resources of old, which other clients set on the Node.
@@ -105,7 +92,7 @@ func (r *reporter) addresses() []v1.NodeAddress {
 }
 
 func (r *reporter) info() v1.NodeSystemInfo {
-	return v1.NodeSystemInfo{
+	info := v1.NodeSystemInfo{
 		MachineID:               r.machine.machineID,
 		SystemUUID:              r.machine.systemUUID,
 		BootID:                  r.machine.bootID,
@@ -116,6 +103,10 @@ func (r *reporter) info() v1.NodeSystemInfo {
 		OperatingSystem:         goruntime.GOOS,
 		Architecture:            goruntime.GOARCH,
 	}
+	if swap := r.machine.swap; swap > 0 {
+		info.Swap = &v1.NodeSwapStatus{Capacity: &swap}
+	}
+	return info
 }
 
 // imageList returns the largest images.
@@ -181,14 +172,15 @@ func checkCondition(status *runtimeapi.StatusResponse, condition, problem string
 
 // conditions computes the agent's four conditions. Ready is the last, as clients expect.
 func (r *reporter) conditions(old []v1.NodeCondition, problem error, now time.Time) []v1.NodeCondition {
+	under := r.pressure()
 	own := []v1.NodeCondition{
-		pressure(v1.NodeMemoryPressure, memoryPressure(),
+		pressure(v1.NodeMemoryPressure, under,
 			"KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
 			"KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-		pressure(v1.NodeDiskPressure, diskPressure(r.options.RootDir),
+		pressure(v1.NodeDiskPressure, under,
 			"KubeletHasDiskPressure", "kubelet has disk pressure",
 			"KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-		pressure(v1.NodePIDPressure, false,
+		pressure(v1.NodePIDPressure, under,
 			"KubeletHasInsufficientPID", "kubelet has insufficient PID available",
 			"KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 		{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"},
@@ -214,8 +206,8 @@ func (r *reporter) conditions(old []v1.NodeCondition, problem error, now time.Ti
 	return conditions
 }
 
-func pressure(t v1.NodeConditionType, under bool, reason, message, okReason, okMessage string) v1.NodeCondition {
-	if under {
+func pressure(t v1.NodeConditionType, under []v1.NodeConditionType, reason, message, okReason, okMessage string) v1.NodeCondition {
+	if slices.Contains(under, t) {
 		return v1.NodeCondition{Type: t, Status: v1.ConditionTrue, Reason: reason, Message: message}
 	}
 	return v1.NodeCondition{Type: t, Status: v1.ConditionFalse, Reason: okReason, Message: okMessage}

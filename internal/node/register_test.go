@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,8 +57,9 @@ func newRegistration(client *fake.Clientset, runtime *fakeRuntime, clock *testin
 		devices: func() map[string]deviceplugin.Count {
 			return map[string]deviceplugin.Count{"example.com/device": {Capacity: 3, Allocatable: 2}}
 		},
-		inUse:   func() []v1.UniqueVolumeName { return nil },
-		options: options, runtime: runtime, images: runtime, version: &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.6.20"},
+		inUse:    func() []v1.UniqueVolumeName { return nil },
+		pressure: func() []v1.NodeConditionType { return nil },
+		options:  options, runtime: runtime, images: runtime, version: &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.6.20"},
 		machine: machine{cpus: 2, memory: 1 << 30, disk: 1 << 40, kernel: "6.1", osImage: "Debian"},
 	}}
 }
@@ -210,39 +210,6 @@ func TestNodeMovesToOtherAddresses(t *testing.T) {
 		if diff := cmp.Diff(ips, got); diff != "" {
 			t.Errorf("addresses (-want +got):\n%s", diff)
 		}
-	}
-}
-
-func TestCapacity(t *testing.T) {
-	m := machine{cpus: 2, memory: 1 << 30, disk: 1000, hugePages: map[string]int64{"2Mi": 4 << 20}}
-	capacity, allocatable := m.capacity(110)
-	text := func(list v1.ResourceList) map[string]string {
-		out := map[string]string{}
-		for name, quantity := range list {
-			out[string(name)] = quantity.String()
-		}
-		return out
-	}
-	want := map[string]string{"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1k", "pods": "110", "hugepages-2Mi": "4Mi"}
-	if diff := cmp.Diff(want, text(capacity)); diff != "" {
-		t.Errorf("capacity (-want +got):\n%s", diff)
-	}
-	want["memory"], want["ephemeral-storage"] = "920Mi", "900"
-	if diff := cmp.Diff(want, text(allocatable)); diff != "" {
-		t.Errorf("allocatable (-want +got):\n%s", diff)
-	}
-}
-
-// What is reserved is not allocatable; what the node does not have is not reserved.
-func TestReserve(t *testing.T) {
-	list := func(cpu, memory string) v1.ResourceList {
-		return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
-	}
-	allocatable, reserved := list("2", "1Gi"), list("500m", "2Gi")
-	reserved["pid"] = resource.MustParse("1000")
-	reserve(allocatable, reserved)
-	if diff := cmp.Diff("1500m 0", allocatable.Cpu().String()+" "+allocatable.Memory().String()); diff != "" || len(allocatable) != 2 {
-		t.Errorf("%v (-want +got):\n%s", allocatable, diff)
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kindred-project/kindred/internal/node/assign"
@@ -17,10 +15,10 @@ import (
 	"github.com/kindred-project/kindred/internal/node/topology"
 )
 
-// openResources makes what assigns CPUs, memory and devices to containers. memory is the size of the machine's.
-func (a *Agent) openResources(memory uint64) error {
-	o, layout := a.options, rootdir.Layout{Root: a.options.RootDir}
-	machine, err := topology.Read(os.DirFS("/sys"), memory)
+// openResources makes what assigns CPUs, memory and devices to containers.
+func (a *Agent) openResources() error {
+	o, layout, facts := a.options, rootdir.Layout{Root: a.options.RootDir}, a.registration.reporter.machine
+	machine, err := topology.Read(os.DirFS("/sys"), uint64(facts.memory))
 	if err != nil {
 		return fmt.Errorf("read the topology of the machine: %w", err)
 	}
@@ -36,7 +34,7 @@ func (a *Agent) openResources(memory uint64) error {
 	}
 	a.registration.reporter.devices = a.plugins.Counts
 	a.assigned, err = assign.New(assign.Options{
-		Dir: layout.AssignedDir(), Config: o.Config, Machine: machine, Reserved: withEviction(o.Config.Reserved()),
+		Dir: layout.AssignedDir(), Config: o.Config, Machine: machine, Reserved: facts.unallocatable(o.Config),
 		Plugins: a.plugins, Runtime: a.view, Clock: o.Clock, Wake: a.wake,
 	})
 	if err != nil {
@@ -48,11 +46,3 @@ func (a *Agent) openResources(memory uint64) error {
 
 // wake has a pod's worker decide again.
 func (a *Agent) wake(uid types.UID) { a.pods.Wake(uid) }
-
-// withEviction adds the memory below which pods are evicted: it is not allocatable either.
-func withEviction(reserved v1.ResourceList) v1.ResourceList {
-	memory := reserved[v1.ResourceMemory]
-	memory.Add(*resource.NewQuantity(reservedMemory, resource.BinarySI))
-	reserved[v1.ResourceMemory] = memory
-	return reserved
-}

@@ -317,7 +317,7 @@ func TestResize(t *testing.T) {
 		{2, 100, `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`},
 		{1, 200, `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`},
 	} {
-		got := m.Resize(guaranteed("p", want{"1", 1, 100, 0}), guaranteed("p", want{"1", test.cpus, test.mem, 0}))
+		got := m.CheckResize(guaranteed("p", want{"1", test.cpus, test.mem, 0}), guaranteed("p", want{"1", 1, 100, 0}))
 		if (got == nil) != (test.want == "") || got != nil && (got.Message != test.want || got.Reason != v1.PodReasonInfeasible) {
 			t.Errorf("got %v, want %s", got, test.want)
 		}

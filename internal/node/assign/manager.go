@@ -154,8 +154,8 @@ func (m *Manager) DevicesChanged(resource string, ids []string) {
 	}
 }
 
-// Resize returns why a pod cannot be resized, or nil: what it is assigned does not change while it runs.
-func (m *Manager) Resize(allocated, desired *v1.Pod) *pod.Refusal {
+// CheckResize returns why a pod can never be resized in place, or nil: what it is assigned does not change while it runs.
+func (m *Manager) CheckResize(desired, allocated *v1.Pod) *pod.Refusal {
 	if qos.GetPodQOS(desired) != v1.PodQOSGuaranteed {
 		return nil
 	}

@@ -48,8 +48,12 @@ type hierarchy interface {
 	limits(path string) (quota, memory int64)
 	// usage returns what the processes of the cgroup and of its children use.
 	usage(path string) (Usage, error)
+	// processes returns the number of processes and threads of the cgroup and of its children.
+	processes(path string) (int64, error)
 	// remove removes the cgroup and its children.
 	remove(path string) error
+	// dirs returns the directories of the cgroup, which need not exist.
+	dirs(path string) []string
 }
 
 // Manager creates and removes the cgroups of pods. It implements pod.Cgroups.
@@ -88,6 +92,9 @@ func newIn(root, parent string) *Manager {
 	}
 	return m
 }
+
+// IsV2 reports whether the machine has only the unified hierarchy.
+func IsV2() bool { return detectV2("/sys/fs/cgroup") != nil }
 
 // Ensure implements pod.Cgroups.
 func (m *Manager) Ensure(p *v1.Pod) (string, error) {
@@ -186,27 +193,11 @@ func limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResourc
 		return &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(0)}
 	}
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-		if !isLimited(p, name) {
+		if !criconfig.IsLimited(p, name) {
 			delete(limits, name)
 		}
 	}
 	return criconfig.LinuxResources(requests, limits)
-}
-
-func isLimited(p *v1.Pod, name v1.ResourceName) bool {
-	if p.Spec.Resources != nil {
-		if limit, ok := p.Spec.Resources.Limits[name]; ok && !limit.IsZero() {
-			return true
-		}
-	}
-	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			if limit := list[i].Resources.Limits[name]; limit.IsZero() {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // removeTree removes a cgroup and its children, leaves first. The kernel removes their files.

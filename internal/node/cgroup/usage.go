@@ -14,7 +14,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/kubectl/pkg/util/qos"
+
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 )
 
 // Usage is what the processes of a cgroup use.
@@ -34,6 +37,36 @@ func (m *Manager) Usage(p *v1.Pod) (Usage, error) {
 		return Usage{}, ErrNone
 	}
 	return m.tree.usage(m.path(qos.GetPodQOS(p), p.UID))
+}
+
+// Processes returns the number of processes and threads of a pod.
+func (m *Manager) Processes(p *v1.Pod) (int64, error) {
+	if m.tree == nil {
+		return 0, ErrNone
+	}
+	return m.tree.processes(m.path(qos.GetPodQOS(p), p.UID))
+}
+
+// PodsMemory returns the working set of all pods together and the limit that LimitPods has set.
+func (m *Manager) PodsMemory() (used, limit int64, err error) {
+	if m.tree == nil {
+		return 0, 0, ErrNone
+	}
+	_, limit = m.tree.limits(m.parent)
+	if limit <= 0 {
+		return 0, 0, fmt.Errorf("the memory of pods is not limited in cgroup %s", m.parent)
+	}
+	usage, err := m.tree.usage(m.parent)
+	return int64(usage.Memory), limit, err
+}
+
+// LimitPods limits the memory of all pods together, and gives them CPU shares. limited is false if pods have no cgroups.
+// The kernel may refuse a memory limit below what pods use.
+func (m *Manager) LimitPods(cpuMilli, memory int64) (limited bool, err error) {
+	if m.tree == nil {
+		return false, nil
+	}
+	return true, m.tree.create(m.parent, &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(cpuMilli), MemoryLimitInBytes: memory})
 }
 
 // MachineUsage returns what all processes of the machine use.
@@ -79,6 +112,16 @@ func (t version1) usage(path string) (Usage, error) {
 	}
 	memory, err := fields(dir, "memory.stat", "total_inactive_file")
 	return Usage{CPU: time.Duration(cpu), Memory: workingSet(total, memory["total_inactive_file"])}, err
+}
+
+func (t version2) processes(path string) (int64, error) {
+	n, err := number(filepath.Join(t.root, path), "pids.current")
+	return int64(n), err
+}
+
+func (t version1) processes(path string) (int64, error) {
+	n, err := number(filepath.Join(filepath.Dir(t.cpu), "pids", path), "pids.current")
+	return int64(n), err
 }
 
 // workingSet returns the usage without inactive file pages. The two are not read at the same moment, so

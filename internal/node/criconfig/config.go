@@ -4,7 +4,6 @@
 package criconfig
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -31,13 +30,17 @@ type Host struct {
 	DNS DNS
 	// Memory is the node's memory in bytes.
 	Memory int64
+	// KillTogether has the kernel kill all processes of a container that runs out of memory, not only one: needs cgroup v2.
+	KillTogether bool
+	Swap         Swap
+	// PageSizes are the sizes of the node's huge pages in bytes.
+	PageSizes []int64
+	// SeccompDefault gives containers without a seccomp profile the runtime's default one.
+	SeccompDefault bool
 }
 
-// Sandbox returns the configuration of a pod's sandbox.
-func (h Host) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string, dns *runtimeapi.DNSConfig) (*runtimeapi.PodSandboxConfig, error) {
-	if isFalse(pod.Spec.HostUsers) {
-		return nil, fmt.Errorf("the node does not support user namespaces (hostUsers: false)")
-	}
+// Sandbox returns the configuration of a pod's sandbox. users is its user namespace; nil for the host's.
+func (h Host) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string, dns *runtimeapi.DNSConfig, users *runtimeapi.UserNamespace) (*runtimeapi.PodSandboxConfig, error) {
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: attempt,
@@ -49,7 +52,7 @@ func (h Host) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string, dns *run
 		PortMappings: portMappings(pod),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent:    cgroupParent,
-			SecurityContext: sandboxSecurity(pod),
+			SecurityContext: sandboxSecurity(pod, users),
 			Sysctls:         sysctls(pod),
 			Resources:       podResources(pod),
 		},
@@ -144,12 +147,16 @@ type Run struct {
 	// after this one ends.
 	Attempt uint32
 	BackOff time.Duration
+	// Life is the life of the pod's containers to which the run belongs (KEP-5532).
+	Life    int
 	Image   Image
 	Env     []*runtimeapi.KeyValue
 	Mounts  []*runtimeapi.Mount
 	Devices []*runtimeapi.Device
 	// CDIDevices are the devices of the container's ResourceClaims.
 	CDIDevices []*runtimeapi.CDIDevice
+	// Users is the pod's user namespace; nil for the host's.
+	Users *runtimeapi.UserNamespace
 	// Target is the ID of the container whose process namespace an ephemeral container joins.
 	Target   string
 	Assigned Assigned
@@ -191,16 +198,22 @@ type Image struct {
 // Container returns the configuration of a run. It fails if the run would break runAsNonRoot.
 func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 	c := r.Container
-	security, err := containerSecurity(h.Layout, r.Pod, c, r.Image)
+	security, err := h.containerSecurity(r.Pod, c, r.Image)
 	if err != nil {
 		return nil, err
+	}
+	security.NamespaceOptions.UsernsOptions = r.Users
+	mounts := slices.Concat(r.Assigned.Mounts, r.Mounts)
+	for _, m := range mounts {
+		// The IDs of files are translated like those of processes: root inside is the host's root on the volume.
+		m.UidMappings, m.GidMappings = r.Users.GetUids(), r.Users.GetGids()
 	}
 	if r.Target != "" {
 		security.NamespaceOptions.Pid = runtimeapi.NamespaceMode_TARGET
 		security.NamespaceOptions.TargetId = r.Target
 	}
 	r.Env = slices.Concat(r.Assigned.Env, r.Env)
-	resources := ContainerResources(r.Pod, c, h.Memory)
+	resources := h.resources(r.Pod, c)
 	r.Assigned.limit(resources)
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: r.Attempt},
@@ -209,7 +222,7 @@ func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 		Args:        expandAll(c.Args, r.Env),
 		WorkingDir:  c.WorkingDir,
 		Envs:        r.Env,
-		Mounts:      slices.Concat(r.Assigned.Mounts, r.Mounts),
+		Mounts:      mounts,
 		Devices:     slices.Concat(r.Assigned.Devices, r.Devices),
 		CDIDevices:  slices.Concat(r.CDIDevices, r.Assigned.CDIDevices),
 		Labels:      h.containerLabels(r.Pod, c),
@@ -244,6 +257,9 @@ func (h Host) containerAnnotations(r Run) map[string]string {
 		runtime.AnnotationBackOff:         r.BackOff.String(),
 		runtime.AnnotationSize:            ContainerSize(r.Pod, r.Container).String(),
 	})
+	if r.Life > 0 {
+		a[runtime.AnnotationLife] = strconv.Itoa(r.Life)
+	}
 	if grace := r.Pod.Spec.TerminationGracePeriodSeconds; grace != nil {
 		a[runtime.AnnotationTerminationGrace] = strconv.FormatInt(*grace, 10)
 	}
@@ -275,4 +291,16 @@ func expandAll(texts []string, env []*runtimeapi.KeyValue) []string {
 		expanded = append(expanded, environment.Expand(text, lookup))
 	}
 	return expanded
+}
+
+// resources returns the resources of a new container.
+func (h Host) resources(pod *v1.Pod, c *v1.Container) *runtimeapi.LinuxContainerResources {
+	resources := h.ContainerResources(pod, c)
+	if h.KillTogether {
+		if resources.Unified == nil {
+			resources.Unified = map[string]string{}
+		}
+		resources.Unified["memory.oom.group"] = "1"
+	}
+	return resources
 }

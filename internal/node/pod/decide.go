@@ -32,6 +32,8 @@ type Input struct {
 	Assigned bool
 	// Devices is the health of the devices of the pod and its claims, by container.
 	Devices map[string][]v1.ResourceStatus
+	// RecursiveReadOnly reports whether the runtime makes the pod's mounts read-only recursively, if the pod asks for it.
+	RecursiveReadOnly bool
 	// InFlight holds the keys of the actions that run.
 	InFlight map[ActionKey]bool
 	// HostIPs are the node's addresses, one for each IP family.
@@ -105,6 +107,8 @@ type Memory struct {
 	Rejected *Refusal
 	// Expired is set once activeDeadlineSeconds are over.
 	Expired *Refusal
+	// Evicted is set once the node evicts the pod.
+	Evicted *Eviction
 	// VolumesReady is set by PrepareVolumes, ClaimsReady by PrepareClaims, Released by Release and
 	// Cleaned by Clean. ClaimsReleased is set by Release even if it failed to release something else.
 	VolumesReady   bool
@@ -114,8 +118,10 @@ type Memory struct {
 	Cleaned        bool
 	// PreparedFor identifies the pod's metadata that its volumes show.
 	PreparedFor string
-	// StoppingSince is when the pod began to stop.
+	// StoppingSince is when the pod began to stop, or began again.
 	StoppingSince time.Time
+	// Interrupted is set if the runtime went away while a container was being stopped; see interrupt.
+	Interrupted bool
 	// Failures holds the last failure of each subject whose last attempt failed.
 	Failures map[Subject]Failure
 	// Runs holds what is known about single runs of containers, by container ID.
@@ -242,6 +248,7 @@ func Decide(in Input) Output {
 	d.Memory = in.Memory.clone()
 	d.out.Probe, d.out.Running = map[string]bool{}, map[string]bool{}
 	d.ignoreInterruptedStarts()
+	d.life = lifeOf(d.Pod, d.Runtime.Containers)
 	d.expire()
 
 	d.out.Status = d.status()
@@ -261,7 +268,8 @@ func Decide(in Input) Output {
 // decision is the state of one call of Decide.
 type decision struct {
 	Input
-	out Output
+	life int // of the pod's containers; see lifeOf
+	out  Output
 }
 
 func (d *decision) do(a Action) { d.out.Actions = append(d.out.Actions, a) }
@@ -312,7 +320,7 @@ func (d *decision) expire() {
 
 // mustStop reports whether the pod is over or is to stop. Once true, it stays true.
 func (d *decision) mustStop(phase v1.PodPhase) bool {
-	return d.deleting() || !d.Memory.StoppingSince.IsZero() || d.Memory.Rejected != nil || d.Memory.Expired != nil ||
+	return d.deleting() || !d.Memory.StoppingSince.IsZero() || d.Memory.Rejected != nil || d.ended() != nil ||
 		IsOver(d.Pod.Status.Phase) || IsOver(phase) || d.allDone()
 }
 
@@ -324,7 +332,7 @@ func (d *decision) allDone() bool {
 	for i := range d.Pod.Spec.Containers {
 		c := &d.Pod.Spec.Containers[i]
 		latest, ok := d.Runtime.Latest(c.Name)
-		if !ok || d.isInFlight(StartContainer, c.Name) || latest.State != runtime.Exited || shouldRestart(d.Pod, c, latest) {
+		if !ok || d.isInFlight(StartContainer, c.Name) || latest.State != runtime.Exited || d.isPast(latest) || shouldRestart(d.Pod, c, latest) {
 			return false
 		}
 	}

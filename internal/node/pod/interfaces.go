@@ -118,6 +118,15 @@ type Resources interface {
 	Release(uid types.UID) error
 }
 
+// UserNamespaces gives pods with hostUsers: false their IDs (KEP-127).
+type UserNamespaces interface {
+	// For returns the pod's user namespace. The first call allocates it, and fails if the runtime handler does not support
+	// user namespaces; later calls, also of another agent, return the same.
+	For(uid types.UID, handler string) (*runtimeapi.UserNamespace, error)
+	// Release frees the IDs of a pod that does not run any more and has no volumes.
+	Release(uid types.UID) error
+}
+
 // Environment computes a container's environment.
 type Environment interface {
 	// For returns the environment in order: service variables (enableServiceLinks), envFrom, then

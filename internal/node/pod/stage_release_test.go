@@ -30,6 +30,10 @@ func TestRelease(t *testing.T) {
 		}
 		delete(s.cri.fail, call)
 		s.do(Action{Kind: Release})
+		// The IDs of the pod are free once nothing has them any more.
+		if diff := cmp.Diff([]string{"Unprepare", "Release", "Teardown", "Remove", "ReleaseUsers"}, s.cri.took()); diff != "" {
+			t.Errorf("%s succeeds: calls (-want +got):\n%s", call, diff)
+		}
 		if !s.memory.Released || !s.memory.ClaimsReleased {
 			t.Errorf("%s succeeds: not released", call)
 		}

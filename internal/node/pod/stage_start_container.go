@@ -89,7 +89,8 @@ func (w *Worker) tryStart(ctx context.Context, t task) error {
 		return err
 	}
 	config, err := w.configure(ctx, criconfig.Run{
-		Pod: w.Pod(), Container: c, Attempt: t.Attempt, BackOff: t.BackOff, Image: image,
+		Pod: w.Pod(), Container: c, Attempt: t.Attempt, BackOff: t.BackOff, Life: t.Life, Image: image,
+		Users: sandboxConfig.Linux.SecurityContext.NamespaceOptions.UsernsOptions,
 	}, volumeImages)
 	if err != nil {
 		return &startError{reason: reasonCreateConfig, err: err}
@@ -156,7 +157,11 @@ func (w *Worker) currentSandbox(pod *v1.Pod) (runtime.Sandbox, *runtimeapi.PodSa
 	if err != nil {
 		return runtime.Sandbox{}, nil, err
 	}
-	config, err := w.parts.Host.Sandbox(w.withGroups(pod), sandbox.Attempt, parent, dns)
+	users, err := w.userNamespace(pod, "") // allocated with the sandbox
+	if err != nil {
+		return runtime.Sandbox{}, nil, err
+	}
+	config, err := w.parts.Host.Sandbox(w.withGroups(pod), sandbox.Attempt, parent, dns, users)
 	return sandbox, config, err
 }
 

@@ -44,6 +44,7 @@ type Parts struct {
 	Volumes     Volumes
 	Claims      Claims
 	Resources   Resources
+	Users       UserNamespaces
 	Environment Environment
 	Images      Images
 	Probes      Probes
@@ -52,6 +53,8 @@ type Parts struct {
 	Cgroups     Cgroups
 	// RuntimeHandler returns the runtime handler of a RuntimeClass.
 	RuntimeHandler func(ctx context.Context, class string) (string, error)
+	// RecursiveReadOnly reports whether the runtime can make the pod's mounts read-only recursively. Nil: it cannot.
+	RecursiveReadOnly func(pod *v1.Pod) bool
 	// AwaitPod returns when the NetworkPolicies and host ports of a pod are in force for one of its addresses. It is nil
 	// if the node applies none.
 	AwaitPod func(ctx context.Context, pod *v1.Pod, address netip.Addr) error
@@ -78,6 +81,9 @@ type Worker struct {
 	status   v1.PodStatus
 	results  []result
 	stale    bool // seen may be out of date
+	// isFinished is Output.Finished of the last decision.
+	isFinished bool
+	isEvicted  bool
 
 	// Only the loop uses the following.
 	memory   Memory
@@ -212,7 +218,7 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 	now := w.parts.Clock.Now()
 	out := Decide(Input{
 		Pod: pod, Resize: resize, Deleted: deleted, Old: w.status, Runtime: w.seen, Memory: w.memory,
-		Devices: w.devicesOf(pod), Assigned: w.parts.Resources.Has(w.uid),
+		Devices: w.devicesOf(pod), Assigned: w.parts.Resources.Has(w.uid), RecursiveReadOnly: w.recursiveReadOnly(pod),
 		InFlight: w.inFlightKeys(), HostIPs: w.parts.Host.IPs, RuntimeName: w.parts.RuntimeName, Now: now,
 	})
 	w.memory = out.Memory
@@ -251,6 +257,11 @@ func (w *Worker) devicesOf(pod *v1.Pod) map[string][]v1.ResourceStatus {
 		}
 	}
 	return all
+}
+
+// recursiveReadOnly reports whether the pod asks for recursive read-only mounts and gets them.
+func (w *Worker) recursiveReadOnly(pod *v1.Pod) bool {
+	return w.parts.RecursiveReadOnly != nil && wantsRecursiveReadOnly(pod) && w.parts.RecursiveReadOnly(pod)
 }
 
 // takeInput applies the results of finished actions and probes, and returns the pod to decide on.
@@ -294,7 +305,7 @@ func (w *Worker) observe(ctx context.Context) error {
 // publish makes the status visible to the node's own readers and has the writer write it.
 func (w *Worker) publish(pod *v1.Pod, deleted bool, out Output) {
 	w.mu.Lock()
-	w.status = out.Status
+	w.status, w.isFinished = out.Status, out.Finished
 	w.mu.Unlock()
 	if !deleted {
 		w.writer.set(pod, out.Status, out.Finished && pod.DeletionTimestamp != nil)
@@ -332,7 +343,7 @@ func (w *Worker) launch(ctx context.Context, pod *v1.Pod, action Action) {
 	w.inFlight[key] = flight{action: action, cancel: cancel}
 	stage, task := stageOf(action.Kind), w.taskOf(pod, action)
 	run := func() {
-		w.finished(result{key: key, apply: stage.run(w, ctx, task)})
+		w.finished(result{key: key, apply: stage.run(w, ctx, task)}, stage.changes)
 	}
 	if stage.finish {
 		w.toFinish.Go(run)
@@ -355,11 +366,11 @@ func (w *Worker) taskOf(pod *v1.Pod, action Action) task {
 	return task{Action: action, pod: pod, memory: w.memory, seen: w.seen}
 }
 
-// finished hands a result to the loop, which must read the runtime again.
-func (w *Worker) finished(r result) {
+// finished hands a result to the loop, which reads the runtime again if the action has changed something there.
+func (w *Worker) finished(r result, changes bool) {
 	w.mu.Lock()
 	w.results = append(w.results, r)
-	w.stale = true
+	w.stale = w.stale || changes
 	w.mu.Unlock()
 	w.Wake()
 }

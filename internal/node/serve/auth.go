@@ -128,6 +128,9 @@ func (s *Server) review(ctx context.Context, client user.Info, verb, subresource
 // has them for the paths that are served here.
 func subresourcesOf(path string) []string {
 	path = strings.TrimSuffix(path, "/")
+	if strings.HasPrefix(path, "/checkpoint/") {
+		return []string{"checkpoint"}
+	}
 	switch path {
 	case "/pods":
 		return []string{"pods", "proxy"}

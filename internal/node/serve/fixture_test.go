@@ -25,6 +25,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -144,6 +146,14 @@ func (p process) PortForward(_ context.Context, r *runtimeapi.PortForwardRequest
 	return p.GetPortForward(r)
 }
 
+// CheckpointContainer writes the request to the archive, but fails for a timeout of 13 s.
+func (p process) CheckpointContainer(_ context.Context, r *runtimeapi.CheckpointContainerRequest) error {
+	if r.Timeout == 13 {
+		return status.Error(codes.Internal, "criu is missing")
+	}
+	return os.WriteFile(r.Location, []byte(r.ContainerId), 0o600)
+}
+
 type echo struct{}
 
 type exitError int
@@ -187,11 +197,13 @@ type fixture struct {
 	server string
 	config *rest.Config
 	client *http.Client
+
+	checkpoints string
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{ca: newAuthority(t), node: &node{
+	f := &fixture{checkpoints: filepath.Join(t.TempDir(), "checkpoints"), ca: newAuthority(t), node: &node{
 		pod: &v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid"},
 			Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c"}, {Name: "other"}}},
@@ -212,7 +224,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Cleanup(runtime.Close)
 
 	server := New(Options{
-		Node: "n", Lookup: f.node, Runtime: process{streams}, Clock: clock.RealClock{},
+		Node: "n", Lookup: f.node, Runtime: process{streams}, Clock: clock.RealClock{}, CheckpointDir: f.checkpoints,
 		Stats: func(context.Context) (stats.Summary, error) {
 			return stats.Summary{Node: &stats.Usage{Time: time.Unix(1, 0), Memory: 1}}, nil
 		},

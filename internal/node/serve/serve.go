@@ -36,6 +36,7 @@ import (
 type Runtime interface {
 	Exec(ctx context.Context, request *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error)
 	Attach(ctx context.Context, request *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error)
+	CheckpointContainer(ctx context.Context, request *runtimeapi.CheckpointContainerRequest) error
 	PortForward(ctx context.Context, request *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error)
 }
 
@@ -47,6 +48,8 @@ type Options struct {
 	Runtime Runtime
 	Stats   stats.Source
 	Clock   clock.WithTicker
+	// CheckpointDir is where checkpoints of containers are written.
+	CheckpointDir string
 	// ClientCAs issue the certificates of clients. Users and Groups are the names in them (CN and
 	// O) that may do everything.
 	ClientCAs *x509.CertPool
@@ -76,6 +79,7 @@ func New(options Options) *Server {
 	for _, at := range []string{"/{namespace}/{pod}", "/{namespace}/{pod}/{uid}"} {
 		handle(private, "/portForward"+at, s.portForward)
 	}
+	private.HandleFunc("POST /checkpoint/{namespace}/{pod}/{container}", s.checkpoint)
 	public := http.NewServeMux()
 	public.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
 	public.Handle("/", s.authenticated(private))

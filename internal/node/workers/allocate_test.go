@@ -32,8 +32,8 @@ type fixture struct {
 
 // fakeResources refuses what it is told to.
 type fakeResources struct {
-	assign, resize *pod.Refusal
-	assigned       map[types.UID]bool
+	assign   *pod.Refusal
+	assigned map[types.UID]bool
 }
 
 func (r *fakeResources) Assign(_ context.Context, p *v1.Pod) *pod.Refusal {
@@ -48,8 +48,6 @@ func (r *fakeResources) Release(uid types.UID) error {
 	return nil
 }
 
-func (r *fakeResources) Resize(_, _ *v1.Pod) *pod.Refusal { return r.resize }
-
 func newFixture(t *testing.T, root string) fixture {
 	node := &v1.Node{Status: v1.NodeStatus{Allocatable: v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("2"), v1.ResourcePods: resource.MustParse("10"),
@@ -58,7 +56,7 @@ func newFixture(t *testing.T, root string) fixture {
 	resources := &fakeResources{assigned: map[types.UID]bool{}}
 	f := fixture{events: events, resources: resources, Set: New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
 		return admission.Check(klog.FromContext(ctx), node, p, admission.LoadOf(others))
-	}, resources)}
+	}, resources, func(*v1.Pod, *v1.Pod) *pod.Refusal { return nil })}
 	f.Start(t.Context(), &pod.Parts{Host: criconfig.Host{Layout: rootdir.Layout{Root: root}}, Recorder: events})
 	f.table.spawn = func(*pod.Worker, types.UID) {}
 	return f
@@ -168,6 +166,28 @@ func TestResizeReachesWorkerWithAnswer(t *testing.T) {
 	}
 }
 
+// A resize that can never be done is refused, once for each generation of the pod, and the pod keeps what it has.
+func TestInfeasibleResize(t *testing.T) {
+	f := newFixture(t, t.TempDir())
+	f.synced()
+	f.see(asking("a", "1", 1))
+	f.table.checkResize = func(desired, allocated *v1.Pod) *pod.Refusal {
+		if desired.Spec.Containers[0].Resources.Requests.Cpu().Cmp(*allocated.Spec.Containers[0].Resources.Requests.Cpu()) > 0 {
+			return &pod.Refusal{Reason: v1.PodReasonInfeasible, Message: "never"}
+		}
+		return nil
+	}
+	f.see(asking("a", "2", 2))
+	f.see(asking("a", "2", 2))
+	if diff := cmp.Diff([]string{"Warning ResizeInfeasible Pod resize Infeasible:"}, f.reasons()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	f.has(t, map[string]string{"a": "1"})
+	if got := f.table.allocations["a"].resize.Pending; got == nil || got.Reason != v1.PodReasonInfeasible {
+		t.Errorf("pending %+v", got)
+	}
+}
+
 // TestResizeOrder: pods that release resources come first, then the order is by priority and QoS class.
 func TestResizeOrder(t *testing.T) {
 	grantOf := func(name, have, want string, change func(*v1.Pod)) *podAllocation {
@@ -198,7 +218,7 @@ func TestResizeOrder(t *testing.T) {
 }
 
 // TestResources: a new pod is assigned what it requests unless the node refuses it, and a running pod is not assigned
-// anything again. A resize that can never be allocated is infeasible.
+// anything again.
 func TestResources(t *testing.T) {
 	f := newFixture(t, t.TempDir())
 	f.resources.assign = &pod.Refusal{Reason: "UnexpectedAdmissionError"}
@@ -215,11 +235,5 @@ func TestResources(t *testing.T) {
 	f.see(asking("runs", "1", 1))
 	if diff := cmp.Diff(map[types.UID]bool{"fits": true}, f.resources.assigned); diff != "" {
 		t.Errorf("assigned (-want +got):\n%s", diff)
-	}
-	f.resources.resize = &pod.Refusal{Reason: v1.PodReasonInfeasible, Message: "static"}
-	f.synced()
-	f.see(asking("runs", "500m", 2))
-	if diff := cmp.Diff([]string{"Warning ResizeInfeasible Pod resize Infeasible:"}, f.reasons()); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
