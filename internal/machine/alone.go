@@ -18,15 +18,20 @@ func (m *Machine) StandAlone(ctx context.Context, keys *pki.PKI, parts *part.Gro
 		return "", err
 	}
 	m.superviseRuntime()
-	listener, err := m.listen(ctx)
+	serving, err := m.servingCertificate()
 	if err != nil {
 		return "", err
 	}
-	agent, err := m.newAgent(nil, nil, nil, port(listener))
+	ports, err := m.openPorts(ctx, nil)
 	if err != nil {
 		return "", err
 	}
-	if err := m.serveAgent(agent, nil, listener, m.address()); err != nil {
+	agent, err := m.newAgent(nil, nil, nil, ports.number(), serving)
+	if err == nil {
+		err = m.serveAgent(agent, nil, ports, serving)
+	}
+	if err != nil {
+		ports.close()
 		return "", err
 	}
 	parts.Start("node", agent.Run)
@@ -34,5 +39,8 @@ func (m *Machine) StandAlone(ctx context.Context, keys *pki.PKI, parts *part.Gro
 		return "", err
 	}
 	m.options.Step("node " + m.options.Name)
-	return listener.Addr().String(), nil
+	if ports.main == nil {
+		return "", nil // enableServer is false
+	}
+	return ports.main.Addr().String(), nil
 }

@@ -6,7 +6,6 @@ package machine
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -93,35 +92,33 @@ func (m *Machine) startAgent(ctx context.Context, services *network.Network, clu
 	if err != nil {
 		return err
 	}
-	address := m.address()
-	listener, err := m.listen(ctx)
+	serving, err := m.servingCertificate()
 	if err != nil {
 		return err
 	}
-	agent, err := m.newAgent(client, services, clusterDNS, port(listener))
+	ports, err := m.openPorts(ctx, client)
 	if err != nil {
 		return err
 	}
-	if err := m.serveAgent(agent, client, listener, address); err != nil {
+	agent, err := m.newAgent(client, services, clusterDNS, ports.number(), serving)
+	if err == nil {
+		err = m.serveAgent(agent, client, ports, serving)
+	}
+	if err != nil {
+		ports.close()
 		return err
 	}
 	m.parts.Start("node", agent.Run)
 	return m.awaitNode(ctx, client, agent.Ready())
 }
 
-// listen opens the port of the agent.
-func (m *Machine) listen(ctx context.Context) (net.Listener, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(m.address().String(), "0"))
-	if err != nil {
-		return nil, fmt.Errorf("the port of the node's agent: %w", err)
-	}
-	return listener, nil
+// servingCertificate returns the certificate of the agent's port.
+func (m *Machine) servingCertificate() (*pki.Kept, error) {
+	names, keys := pki.Names{DNS: []string{m.options.Name}, IPs: []net.IP{m.address()}}, m.api.Keys
+	return keys.Keep(func() (*pki.Pair, error) { return keys.NodeServing(m.options.Name, names) }, nil)
 }
 
-func port(listener net.Listener) int { return listener.Addr().(*net.TCPAddr).Port }
-
-func (m *Machine) newAgent(client kubernetes.Interface, services *network.Network, clusterDNS []string, port int) (*node.Agent, error) {
+func (m *Machine) newAgent(client kubernetes.Interface, services *network.Network, clusterDNS []string, port int32, serving *pki.Kept) (*node.Agent, error) {
 	root, err := m.root()
 	if err != nil {
 		return nil, err
@@ -140,28 +137,29 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 		limitBandwidth, announcePod = m.bridge.LimitBandwidth, m.bridge.AnnouncePod
 	}
 	return node.New(node.Options{
-		Name:           m.options.Name,
-		Client:         client,
-		Decode:         manifest.Pods,
-		Endpoint:       m.endpoint,
-		RootDir:        root,
-		LoopFiles:      m.options.Dir.Volumes(),
-		Owner:          m.names.ID,
-		CgroupParent:   m.names.PodCgroup,
-		IPs:            m.addresses(),
-		ExternalIPs:    m.externalIPs,
-		ServePort:      int32(port),
-		API:            apiForPods,
-		ClusterDNS:     clusterDNS,
-		ResolvConf:     m.resolvConf(),
-		Config:         m.options.Kubelet,
-		PodCIDRs:       m.bridge.Ranges(),
-		Version:        part.KubernetesVersion(),
-		AwaitPod:       awaitPod,
-		LimitBandwidth: limitBandwidth,
-		AnnouncePod:    announcePod,
-		PinnedImages:   m.pinnedImages,
-		Clock:          m.options.Clock,
+		Name:              m.options.Name,
+		Client:            client,
+		Decode:            manifest.Pods,
+		Endpoint:          m.endpoint,
+		RootDir:           root,
+		LoopFiles:         m.options.Dir.Volumes(),
+		Owner:             m.names.ID,
+		CgroupParent:      m.names.PodCgroup,
+		IPs:               m.addresses(),
+		ExternalIPs:       m.externalIPs,
+		ServePort:         port,
+		ServerCertificate: func() time.Time { return serving.TLS().Leaf.NotAfter },
+		API:               apiForPods,
+		ClusterDNS:        clusterDNS,
+		ResolvConf:        m.resolvConf(),
+		Config:            m.options.Kubelet,
+		PodCIDRs:          m.bridge.Ranges(),
+		Version:           part.KubernetesVersion(),
+		AwaitPod:          awaitPod,
+		LimitBandwidth:    limitBandwidth,
+		AnnouncePod:       announcePod,
+		PinnedImages:      m.pinnedImages,
+		Clock:             m.options.Clock,
 	})
 }
 
@@ -178,28 +176,36 @@ func (m *Machine) root() (string, error) {
 	return m.options.KubeletDir, m.options.Dir.LinkNode(m.options.KubeletDir)
 }
 
-// serveAgent serves the agent's port for the API server, and for clients that the API authorizes. client is nil if the node
-// has no API.
-func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, listener net.Listener, address net.IP) error {
+// serveAgent serves the agent's ports: for the API server, and for clients that the API authorizes.
+// client is nil if the node has no API: administrators are recognized by their certificates then.
+func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, ports agentPorts, serving *pki.Kept) error {
 	var groups []string
-	if client == nil { // Without an API to ask, administrators are recognized by their certificate.
+	if client == nil {
 		groups = append(groups, user.SystemPrivilegedGroup)
 	}
-	names := pki.Names{DNS: []string{m.options.Name}, IPs: []net.IP{address}}
-	keys := m.api.Keys
-	serving, err := keys.Keep(func() (*pki.Pair, error) { return keys.NodeServing(m.options.Name, names) }, nil)
+	access, err := serve.NewAccess(serve.AccessOptions{
+		Config: &m.options.Kubelet.KubeletConfiguration, ClusterCA: m.api.Keys.Cluster.CertPEM,
+		Users: []string{kubeletClientUser}, Groups: groups, Reviews: client,
+	})
 	if err != nil {
 		return err
 	}
-	clients := x509.NewCertPool()
-	clients.AddCert(keys.Cluster.Certificate)
 	server := serve.New(serve.Options{
-		Node: m.options.Name, Lookup: agent.Lookup(), Runtime: agent.Runtime(), Stats: agent.Stats, Clock: m.options.Clock,
+		Node: m.options.Name, Config: m.options.Kubelet, Lookup: agent.Lookup(), Runtime: agent.Runtime(), Clock: m.options.Clock,
 		CheckpointDir: agent.CheckpointDir(),
-		ClientCAs:     clients, Users: []string{kubeletClientUser}, Groups: groups, Reviews: client,
+		Access: access, Health: agent.Health(), RunningPods: agent.RunningPods, Observe: agent.Metrics().Observe,
+		Resources: agent.Sampler().Resources, Summary: agent.Sampler().Summary,
+		Metrics: agent.Metrics().Handler(), Containers: agent.ContainerMetrics(), Probes: agent.Metrics().ProbesHandler(),
 	})
-	config := serve.TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.TLS(), nil })
-	m.parts.Start("node server", func(ctx context.Context) error { return server.Serve(ctx, listener, config) })
+	if ports.main != nil {
+		config := serve.TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.TLS(), nil })
+		m.parts.Start("node server", func(ctx context.Context) error {
+			go access.Run(ctx)
+			return server.Serve(ctx, ports.main, config)
+		})
+	}
+	m.servePlain("read-only node server", ports.readOnly, server.ReadOnly())
+	m.servePlain("node health server", ports.health, server.Health())
 	return nil
 }
 

@@ -34,12 +34,14 @@ import (
 	"github.com/kindred-project/kindred/internal/node/dra"
 	"github.com/kindred-project/kindred/internal/node/eviction"
 	"github.com/kindred-project/kindred/internal/node/garbage"
+	"github.com/kindred-project/kindred/internal/node/metrics"
 	"github.com/kindred-project/kindred/internal/node/mirror"
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/podresources"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/sampler"
 	"github.com/kindred-project/kindred/internal/node/source"
 	"github.com/kindred-project/kindred/internal/node/static"
 	"github.com/kindred-project/kindred/internal/node/usage"
@@ -63,6 +65,9 @@ type Agent struct {
 	handlers     *runtimeHandlers
 	users        *userns.Manager
 	swap         criconfig.Swap
+	metrics      *metrics.Metrics
+	sampler      *sampler.Sampler
+	loop         loop
 	records      *dra.Store // of prepared claims
 	static       *static.Pods
 	mirrors      *mirror.Mirrors
@@ -113,12 +118,17 @@ func New(options Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the version of the container runtime at %s: %w", options.Endpoint, err)
 	}
+	cgroups := cgroup.New(options.CgroupParent)
+	counted := metrics.New(options.Name, cgroups.Version(), options.Clock)
+	service, images = counted.Runtime(service), counted.Images(images)
 	a := &Agent{
 		options: options, runtime: service, images: images, records: records, ready: make(chan struct{}),
 		view:    runtime.New(service, options.Owner, options.Clock),
-		cgroups: cgroup.New(options.CgroupParent),
-		swap:    swapOf(options.Config.MemorySwap.SwapBehavior, machine.swap),
+		cgroups: cgroups, metrics: counted,
+		swap: swapOf(options.Config.MemorySwap.SwapBehavior, machine.swap),
 	}
+	a.sampler = a.newSampler(machine)
+	counted.Register(metrics.NewStateCollector(a.state))
 	a.registration = &registration{
 		options: options, changed: make(chan struct{}, 1),
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
@@ -133,7 +143,7 @@ func New(options Options) (*Agent, error) {
 	}); err != nil {
 		return nil, errors.Join(err, a.disconnect())
 	}
-	a.pods = workers.New(a.admit, a.assigned, a.checkResize)
+	a.pods = workers.New(a.admit, countedResources{a.assigned, counted}, a.checkResize)
 	a.mirrors = mirror.New(mirror.Options{
 		Client: options.Client, Status: podStatus{client: options.Client}, Node: a.registration.current, Clock: options.Clock,
 	})
@@ -200,6 +210,7 @@ func (a *Agent) join(ctx context.Context, running *sync.WaitGroup, ready chan st
 	running.Go(func() { a.claims.Run(ctx) })
 	running.Go(func() { a.volumes.CSI().Run(ctx) })
 	running.Go(func() { a.registerDrivers(ctx) })
+	running.Go(func() { a.sampler.Run(ctx) })
 	running.Go(func() {
 		server := &podresources.Server{
 			Lookup: a.Lookup(), Claims: a.claims.Resources, Clock: a.options.Clock,
@@ -368,7 +379,10 @@ func (a *Agent) podDeleted(p *v1.Pod) {
 }
 
 func (a *Agent) relist(ctx context.Context, exists func(types.UID) bool) {
-	if err := a.pods.Relist(ctx, a.view, exists); err != nil && ctx.Err() == nil {
+	begin := a.options.Clock.Now()
+	err := a.pods.Relist(ctx, a.view, exists)
+	a.metrics.Relisted(begin, a.options.Clock.Since(begin), a.loop.entered(begin))
+	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot compare the pods of the API and the runtime")
 	}
 }

@@ -71,7 +71,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	a.leftPods = a.podGarbage(volumes)
 	images := image.New(ctx, image.Options{
 		Service: a.images, Secrets: store, Recorder: o.Recorder, Clock: o.Clock,
-		RecordsDir: filepath.Join(o.RootDir, "images"), Used: func(id string) { a.unusedImages.Used(id) },
+		RecordsDir: filepath.Join(o.RootDir, "images"), Used: func(id string) { a.unusedImages.Used(id) }, Pulled: a.metrics.ImagePulled,
 	})
 	a.unusedImages = a.imageGarbage(images)
 	services := factory.Core().V1().Services()
@@ -87,6 +87,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Clock:       o.Clock,
 		Recorder:    o.Recorder,
 		Status:      routedStatus{static: a.static, api: podStatus{client: o.Client}},
+		Observer:    a.metrics,
 		Volumes:     volumes,
 		Claims:      a.claims,
 		Resources:   a.assigned,
@@ -95,7 +96,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 			API: o.API, Allocatable: allocatable, OpenFile: volumes.OpenFile,
 		}),
 		Images:            images,
-		Probes:            probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock}),
+		Probes:            probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock, Observer: a.metrics}),
 		Logs:              rotator,
 		Handlers:          pod.Hooks{Runtime: a.runtime, Clock: o.Clock},
 		Cgroups:           a.cgroups,

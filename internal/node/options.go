@@ -47,6 +47,8 @@ type Options struct {
 	ExternalIPs func() []string
 	// ServePort is the port of the node's HTTP server in the Node object; 0 for none.
 	ServePort int32
+	// ServerCertificate returns when the certificate of that server expires; nil if it is unknown.
+	ServerCertificate func() time.Time
 	// API is where pods of this node reach the API server, if not by its Service.
 	API netip.AddrPort
 	// ClusterDNS are the cluster's DNS servers.

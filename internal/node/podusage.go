@@ -85,8 +85,8 @@ func (p pressureNode) Usages(ctx context.Context, pods []*v1.Pod) eviction.Usage
 		} else {
 			used.Memory = sumOfMemory(used.Containers)
 		}
-		if count, err := p.cgroups.Processes(measured); err == nil {
-			used.Processes = &count
+		if count, err := p.cgroups.Processes(p.cgroups.Path(measured)); err == nil {
+			used.Processes = new(int64(count))
 		}
 		for name, volume := range p.VolumeUsage(measured) {
 			used.Volumes[name] = eviction.Disk{Bytes: volume.Bytes, Inodes: volume.Inodes}

@@ -33,6 +33,7 @@ func (a *Agent) watchPressure() error {
 	a.usage = usage.New(usage.Options{Clock: a.options.Clock, Period: a.options.Config.VolumeStatsAggPeriod.Duration, Dirs: a.localDirs})
 	a.evictions = eviction.New(eviction.Options{
 		Config: config, Node: pressureNode{a}, Clock: a.options.Clock, Changed: a.registration.check,
+		Evicted:    func(s eviction.Signal) { a.metrics.Evicted(string(s)) },
 		Containers: eviction.ReclaimFunc(a.reclaimContainers), Images: eviction.ReclaimFunc(a.reclaimImages),
 	})
 	a.registration.reporter.pressure = a.evictions.Conditions

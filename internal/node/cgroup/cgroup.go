@@ -46,10 +46,14 @@ type hierarchy interface {
 	create(path string, limits *runtimeapi.LinuxContainerResources) error
 	// limits reads the cgroup's limits: -1 for no limit, 0 if the cgroup does not exist.
 	limits(path string) (quota, memory int64)
-	// usage returns what the processes of the cgroup and of its children use.
-	usage(path string) (Usage, error)
-	// processes returns the number of processes and threads of the cgroup and of its children.
-	processes(path string) (int64, error)
+	// sample returns what the processes of the cgroup and of its children use, and allLimits what they may use.
+	sample(path string) (Sample, error)
+	allLimits(path string) Limits
+	// child returns the cgroup of a container in that of its pod.
+	child(path, id string) (string, error)
+	// memoryDir and pids return the directory of the controller memory, and pids.
+	memoryDir(path string) string
+	pids(path string) string
 	// remove removes the cgroup and its children.
 	remove(path string) error
 	// dirs returns the directories of the cgroup, which need not exist.

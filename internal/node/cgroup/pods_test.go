@@ -31,7 +31,7 @@ func TestLimitPods(t *testing.T) {
 		if used, limit, err := m.PodsMemory(); used != 40 || limit != 100 || err != nil {
 			t.Errorf("%s: %d of %d, %v", name, used, limit, err)
 		}
-		if n, err := m.Processes(podWith("u", nil, nil)); n != 7 || err != nil {
+		if n, err := m.Processes(m.Path(podWith("u", nil, nil))); n != 7 || err != nil {
 			t.Errorf("%s: %d processes, %v", name, n, err)
 		}
 	}

@@ -53,7 +53,10 @@ func Parse(text []byte) (*Configuration, error) {
 	if err := yaml.Unmarshal(text, &fields); err != nil {
 		return nil, readable(err)
 	}
-	c.Ignored = ignored(fields)
+	c.Ignored, c.set = ignored(fields), map[string]bool{}
+	for name := range fields {
+		c.set[name] = true
+	}
 	setDefaults(&c.KubeletConfiguration)
 	return c, validate(&c.KubeletConfiguration)
 }

@@ -52,7 +52,7 @@ func TestDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Default()
-	want.TypeMeta = c.TypeMeta
+	want.TypeMeta, want.set = c.TypeMeta, c.set
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got %+v, want %+v", c, want)
 	}
@@ -74,18 +74,23 @@ func TestParseErrors(t *testing.T) {
 		head + "imageMinimumGCAge: -1s":           "imageMinimumGCAge is -1s",
 		head + "imageMaximumGCAge: 1m":            "imageMaximumGCAge is 1m0s",
 
-		head + "evictionHard: {memory.free: 1Gi}":            `evictionHard has "memory.free", which is no eviction signal`,
-		head + "kubeReserved: {gpu: 1}":                      `kubeReserved has "gpu", and may have cpu, memory`,
-		head + "systemReserved: {memory: -1}":                `systemReserved[memory] is "-1", and must be a quantity`,
-		head + "enforceNodeAllocatable: [kube-reserved]":     `enforceNodeAllocatable has "kube-reserved", and may have pods or none`,
-		head + "enforceNodeAllocatable: [pods, none]":        "enforceNodeAllocatable has none",
-		head + "oomScoreAdj: -1001":                          "oomScoreAdj is -1001, and must be from -1000 to 1000",
-		head + "evictionSoft: {memory.available: 1Gi}":       "evictionSoftGracePeriod must have it as well",
-		head + "evictionPressureTransitionPeriod: -1m":       "evictionPressureTransitionPeriod is -1m0s",
-		head + "evictionMinimumReclaim: {pid.available: -1}": "evictionMinimumReclaim[pid.available]",
-		head + "memorySwap: {swapBehavior: UnlimitedSwap}":   "memorySwap.swapBehavior is \"UnlimitedSwap\"",
-		head + "userNamespaces: {idsPerPod: 65537}":          "userNamespaces.idsPerPod is 65537, and must be a multiple of 65536",
-
+		head + "evictionHard: {memory.free: 1Gi}":                                             `evictionHard has "memory.free", which is no eviction signal`,
+		head + "kubeReserved: {gpu: 1}":                                                       `kubeReserved has "gpu", and may have cpu, memory`,
+		head + "systemReserved: {memory: -1}":                                                 `systemReserved[memory] is "-1", and must be a quantity`,
+		head + "enforceNodeAllocatable: [kube-reserved]":                                      `enforceNodeAllocatable has "kube-reserved", and may have pods or none`,
+		head + "enforceNodeAllocatable: [pods, none]":                                         "enforceNodeAllocatable has none",
+		head + "oomScoreAdj: -1001":                                                           "oomScoreAdj is -1001, and must be from -1000 to 1000",
+		head + "evictionSoft: {memory.available: 1Gi}":                                        "evictionSoftGracePeriod must have it as well",
+		head + "evictionPressureTransitionPeriod: -1m":                                        "evictionPressureTransitionPeriod is -1m0s",
+		head + "evictionMinimumReclaim: {pid.available: -1}":                                  "evictionMinimumReclaim[pid.available]",
+		head + "memorySwap: {swapBehavior: UnlimitedSwap}":                                    "memorySwap.swapBehavior is \"UnlimitedSwap\"",
+		head + "userNamespaces: {idsPerPod: 65537}":                                           "userNamespaces.idsPerPod is 65537, and must be a multiple of 65536",
+		head + "healthzPort: 65536":                                                           "healthzPort is 65536",
+		head + "authorization: {mode: X}":                                                     `authorization.mode is "X"`,
+		head + "authorization: {webhook: {cacheAuthorizedTTL: -1s}}":                          "authorization.webhook.cacheAuthorizedTTL is -1s",
+		head + "healthzBindAddress: here":                                                     `healthzBindAddress is "here"`,
+		head + "readOnlyPort: 10250":                                                          "readOnlyPort is 10250, as port",
+		head + "enableSystemLogHandler: false\nenableSystemLogQuery: true":                    "enableSystemLogQuery needs enableSystemLogHandler",
 		head + "cpuManagerPolicy: fast":                                                       `cpuManagerPolicy is "fast", and must be none or static`,
 		head + "memoryManagerPolicy: static":                                                  `memoryManagerPolicy is "static", and must be None or Static`,
 		head + "topologyManagerScope: node":                                                   `topologyManagerScope is "node"`,

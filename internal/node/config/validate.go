@@ -48,6 +48,7 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		positiveDuration("fileCheckFrequency", c.FileCheckFrequency.Duration),
 		positiveDuration("httpCheckFrequency", c.HTTPCheckFrequency.Duration),
 		webURL("staticPodURL", c.StaticPodURL),
+		validateServer(c),
 	)
 }
 

@@ -72,6 +72,8 @@ type Options struct {
 	Reference *v1.ObjectReference
 	// Containers and Images are asked to delete before pods are evicted for disk space. They may be nil.
 	Containers, Images Reclaimer
+	// Evicted is called, if set, with the signal of each eviction.
+	Evicted func(Signal)
 	// Changed is called when the node conditions have changed.
 	Changed func()
 }
@@ -82,7 +84,6 @@ type Manager struct {
 
 	mu         sync.Mutex
 	conditions []v1.NodeConditionType
-	evictions  map[Signal]uint64
 
 	// Only sync uses the following.
 	layout     *Layout
@@ -93,7 +94,7 @@ type Manager struct {
 
 // New returns a Manager, which does nothing before Run.
 func New(o Options) *Manager {
-	return &Manager{options: o, evictions: map[Signal]uint64{}, waiting: map[types.UID]time.Time{}}
+	return &Manager{options: o, waiting: map[types.UID]time.Time{}}
 }
 
 // Record sets the recorder of events and the reference of the node. It must be called before Run, if Options do not have
@@ -118,17 +119,6 @@ func (m *Manager) Conditions() []v1.NodeConditionType {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.conditions
-}
-
-// Evictions returns the number of evictions by signal, for the metric kubelet_evictions.
-func (m *Manager) Evictions() map[Signal]uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	counts := make(map[Signal]uint64, len(m.evictions))
-	for signal, n := range m.evictions {
-		counts[signal] = n
-	}
-	return counts
 }
 
 // sync measures the node once, and acts upon what it finds. It returns when to do so again.
@@ -294,9 +284,9 @@ func (m *Manager) evict(logger klog.Logger, pod *v1.Pod, s Signal, e Eviction, a
 		return false
 	}
 	m.waiting[pod.UID] = m.options.Clock.Now()
-	m.mu.Lock()
-	m.evictions[s]++
-	m.mu.Unlock()
+	if m.options.Evicted != nil {
+		m.options.Evicted(s)
+	}
 	logger.Info("Evicting a pod", "pod", klog.KObj(pod), "signal", s, "message", e.Message)
 	m.options.Recorder.AnnotatedEventf(pod, annotations, v1.EventTypeWarning, Reason, "%s", e.Message)
 	return true

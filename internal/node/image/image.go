@@ -52,6 +52,8 @@ type Options struct {
 	RuntimeHandler func(pod *v1.Pod) string
 	// Used is called, if set, with the ID of each image that a pod is about to use.
 	Used func(id string)
+	// Pulled is called, if set, with the size of each pulled image and the time that the pull took.
+	Pulled func(size uint64, took time.Duration)
 }
 
 // Manager makes images present. It implements pod.Images.
@@ -222,7 +224,11 @@ func (r *request) shared(ctx context.Context) (pulled, error) {
 			return pulled{image: image}, nil
 		}
 		image, err := r.pullWith(ctx, credentials)
-		return pulled{image: image, took: r.options.Clock.Since(begin)}, err
+		took := r.options.Clock.Since(begin)
+		if err == nil && r.options.Pulled != nil {
+			r.options.Pulled(image.GetSize(), took)
+		}
+		return pulled{image: image, took: took}, err
 	})
 	select {
 	case result := <-done:

@@ -41,6 +41,9 @@ func (e *startError) Error() string { return runtime.Message(e.err) }
 // If the pod is to stop, nothing more is created and no failure is left.
 func (w *Worker) startContainer(ctx context.Context, t task) func(*Memory) {
 	err := w.tryStart(ctx, t)
+	if ctx.Err() == nil {
+		w.observeStart(t, err)
+	}
 	if err == nil {
 		return func(m *Memory) { delete(m.Failures, OfContainer(t.Container)) }
 	}

@@ -40,6 +40,8 @@ type Parts struct {
 	Clock       clock.Clock
 	Recorder    record.EventRecorder
 	Status      Status
+	// Observer counts what workers do; nil for none.
+	Observer Observer
 
 	Volumes     Volumes
 	Claims      Claims
@@ -86,13 +88,15 @@ type Worker struct {
 	isEvicted  bool
 
 	// Only the loop uses the following.
-	memory   Memory
-	seen     *runtime.Pod
-	inFlight map[ActionKey]flight
-	probed   map[string]bool // IDs of the containers that are probed
-	logged   map[string]bool // IDs of the containers whose log is rotated
-	stopping bool            // starts are cancelled, because the pod is to stop
-	toFinish sync.WaitGroup  // actions in flight that detach must not interrupt (stage.finish)
+	firstSeen time.Time
+	rounds    int
+	memory    Memory
+	seen      *runtime.Pod
+	inFlight  map[ActionKey]flight
+	probed    map[string]bool // IDs of the containers that are probed
+	logged    map[string]bool // IDs of the containers whose log is rotated
+	stopping  bool            // starts are cancelled, because the pod is to stop
+	toFinish  sync.WaitGroup  // actions in flight that detach must not interrupt (stage.finish)
 }
 
 // result is a change of memory that a finished action or a probe hands to the loop.
@@ -182,12 +186,14 @@ func (w *Worker) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer w.detach()
+	w.firstSeen = w.parts.Clock.Now()
 	go w.writer.run(ctx)
 	timer := w.parts.Clock.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		again, removed := w.round(ctx)
 		if removed {
+			w.observeRemoved()
 			return
 		}
 		timer.Stop()
@@ -216,6 +222,7 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 		return observeRetry, false
 	}
 	now := w.parts.Clock.Now()
+	defer w.observeRound(now, deleted)
 	out := Decide(Input{
 		Pod: pod, Resize: resize, Deleted: deleted, Old: w.status, Runtime: w.seen, Memory: w.memory,
 		Devices: w.devicesOf(pod), Assigned: w.parts.Resources.Has(w.uid), RecursiveReadOnly: w.recursiveReadOnly(pod),
@@ -305,8 +312,10 @@ func (w *Worker) observe(ctx context.Context) error {
 // publish makes the status visible to the node's own readers and has the writer write it.
 func (w *Worker) publish(pod *v1.Pod, deleted bool, out Output) {
 	w.mu.Lock()
+	before := w.status
 	w.status, w.isFinished = out.Status, out.Finished
 	w.mu.Unlock()
+	w.observeStatus(pod, &before, &out.Status)
 	if !deleted {
 		w.writer.set(pod, out.Status, out.Finished && pod.DeletionTimestamp != nil)
 	}
