@@ -27,9 +27,10 @@ import (
 	"k8s.io/klog/v2"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/kindred-project/kindred/internal/node/admission"
+	"github.com/kindred-project/kindred/internal/node/assign"
 	"github.com/kindred-project/kindred/internal/node/cgroup"
 	"github.com/kindred-project/kindred/internal/node/criconfig"
+	"github.com/kindred-project/kindred/internal/node/deviceplugin"
 	"github.com/kindred-project/kindred/internal/node/dra"
 	"github.com/kindred-project/kindred/internal/node/eviction"
 	"github.com/kindred-project/kindred/internal/node/garbage"
@@ -59,6 +60,8 @@ type Agent struct {
 	pods         *workers.Set
 	view         *runtime.Runtime
 	cgroups      *cgroup.Manager
+	plugins      *deviceplugin.Manager
+	assigned     *assign.Manager
 	handlers     *runtimeHandlers
 	users        *userns.Manager
 	swap         criconfig.Swap
@@ -130,41 +133,23 @@ func New(options Options) (*Agent, error) {
 		options: options, changed: make(chan struct{}, 1),
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
+	if err := a.openResources(); err != nil {
+		return nil, errors.Join(err, a.disconnect())
+	}
 	a.handlers = &runtimeHandlers{client: options.Client, node: a.registration.current}
 	if a.users, err = userns.New(userns.Options{
 		Layout: rootdir.Layout{Root: options.RootDir}, IDsPerPod: *options.Config.UserNamespaces.IDsPerPod,
 		MaxPods: int64(options.Config.MaxPods), Supports: a.handlers.supportsUserNamespaces,
 	}); err != nil {
-		return nil, err
+		return nil, errors.Join(err, a.disconnect())
 	}
-	a.pods = workers.New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
-		refusal := a.refusal(ctx, p, others)
-		if refusal != nil {
-			counted.Rejected(refusal.Reason)
-		}
-		return refusal
-	}, admission.ResizeRules{
-		StaticCPU: options.Config.CPUManagerPolicy == "static", StaticMemory: options.Config.MemoryManagerPolicy == "Static",
-		Swaps: a.swap.Swaps,
-	}.CheckResize)
+	a.pods = workers.New(a.admit, countedResources{a.assigned, counted}, a.checkResize)
 	a.mirrors = mirror.New(mirror.Options{
 		Client: options.Client, Status: podStatus{client: options.Client}, Node: a.registration.current, Clock: options.Clock,
 	})
 	a.static = a.newStatic()
 	a.pods.OnRemoved(a.static.Removed)
 	return a, a.watchPressure()
-}
-
-// refusal returns why the node does not admit a pod beside others, or nil.
-func (a *Agent) refusal(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
-	logger := klog.FromContext(ctx)
-	if message := eviction.Refusal(logger, a.evictions.Conditions(), p); message != "" {
-		return &pod.Refusal{Reason: eviction.Reason, Message: message}
-	}
-	if refusal := admission.CheckAppArmor(p, a.registration.reporter.machine.appArmor); refusal != nil {
-		return refusal
-	}
-	return admission.Check(logger, a.registration.current(), p, admission.LoadOf(others))
 }
 
 // Ready is closed once the node is ready: in the API, if it has one.
@@ -200,6 +185,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	running.Go(func() { a.usage.Run(ctx) })
 	running.Go(func() { a.evictions.Run(ctx) })
 	running.Go(func() { a.watchOOM(ctx) })
+	running.Go(func() { a.plugins.Run(ctx) })
+	running.Go(func() { a.assigned.Run(ctx) })
 	running.Go(func() { a.runStatic(ctx) })
 	ready := make(chan struct{})
 	if a.options.alone {
@@ -225,7 +212,10 @@ func (a *Agent) join(ctx context.Context, running *sync.WaitGroup, ready chan st
 	running.Go(func() { a.registerDrivers(ctx) })
 	running.Go(func() { a.sampler.Run(ctx) })
 	running.Go(func() {
-		server := &podresources.Server{Lookup: a.Lookup(), Claims: a.claims.Resources, Clock: a.options.Clock}
+		server := &podresources.Server{
+			Lookup: a.Lookup(), Claims: a.claims.Resources, Clock: a.options.Clock,
+			Resources: a.assigned.Resources, Allocatable: a.assigned.AllocatableResources,
+		}
 		server.Run(ctx, rootdir.Layout{Root: a.options.RootDir}.PodResourcesSocket())
 	})
 	running.Go(func() { a.registration.keepLease(ctx) })
@@ -238,7 +228,7 @@ func (a *Agent) join(ctx context.Context, running *sync.WaitGroup, ready chan st
 func (a *Agent) registerDrivers(ctx context.Context) {
 	watcher := plugins.New(plugins.Options{
 		Dir: rootdir.Layout{Root: a.options.RootDir}.RegistryDir(), Clock: a.options.Clock,
-		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: a.volumes.CSI(), registerapi.DRAPlugin: a.claims},
+		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: a.volumes.CSI(), registerapi.DRAPlugin: a.claims, registerapi.DevicePlugin: a.plugins},
 	})
 	if err := watcher.Run(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Drivers cannot register on this node")

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/cpuset"
 
 	"github.com/kindred-project/kindred/internal/node/config"
 	"github.com/kindred-project/kindred/internal/node/eviction"
@@ -33,8 +34,7 @@ func (m machine) capacity(c *config.Configuration) (capacity, allocatable v1.Res
 		capacity[v1.ResourceName(v1.ResourceHugePagesPrefix+size)] = quantity(bytes, resource.BinarySI)
 	}
 	allocatable = capacity.DeepCopy()
-	take(allocatable, reservation(c))
-	take(allocatable, hardThresholds(c, capacity))
+	take(allocatable, unallocatable(c, capacity))
 	for _, bytes := range m.hugePages {
 		take(allocatable, v1.ResourceList{v1.ResourceMemory: quantity(bytes, resource.BinarySI)})
 	}
@@ -56,7 +56,23 @@ func take(from, list v1.ResourceList) {
 	}
 }
 
-// reservation returns what kubeReserved and systemReserved reserve.
+// unallocatable returns what kubeReserved, systemReserved and hard eviction thresholds keep from pods.
+func (m machine) unallocatable(c *config.Configuration) v1.ResourceList {
+	capacity, _ := m.capacity(c)
+	return unallocatable(c, capacity)
+}
+
+func unallocatable(c *config.Configuration, capacity v1.ResourceList) v1.ResourceList {
+	sum := reservation(c)
+	for name, amount := range hardThresholds(c, capacity) {
+		total := sum[name]
+		total.Add(amount)
+		sum[name] = total
+	}
+	return sum
+}
+
+// reservation returns what kubeReserved and systemReserved reserve. The CPUs of reservedSystemCPUs replace both's.
 func reservation(c *config.Configuration) v1.ResourceList {
 	sum := v1.ResourceList{}
 	for _, reserved := range []map[string]string{c.KubeReserved, c.SystemReserved} {
@@ -69,6 +85,9 @@ func reservation(c *config.Configuration) v1.ResourceList {
 			total.Add(amount)
 			sum[v1.ResourceName(name)] = total
 		}
+	}
+	if set, err := cpuset.Parse(c.ReservedSystemCPUs); err == nil && !set.IsEmpty() {
+		sum[v1.ResourceCPU] = *resource.NewQuantity(int64(set.Size()), resource.DecimalSI)
 	}
 	return sum
 }
@@ -95,14 +114,8 @@ func hardThresholds(c *config.Configuration, capacity v1.ResourceList) v1.Resour
 // checkReservation returns an error if more is reserved than the machine has.
 func (m machine) checkReservation(c *config.Configuration) error {
 	capacity, _ := m.capacity(c)
-	reserved := reservation(c)
-	for name, amount := range hardThresholds(c, capacity) {
-		total := reserved[name]
-		total.Add(amount)
-		reserved[name] = total
-	}
 	var problems []string
-	for name, amount := range reserved {
+	for name, amount := range unallocatable(c, capacity) {
 		if have, ok := capacity[name]; ok && amount.Cmp(have) > 0 {
 			problems = append(problems, fmt.Sprintf("%s of %s, and the machine has %s", amount.String(), name, have.String()))
 		}

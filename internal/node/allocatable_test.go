@@ -37,6 +37,10 @@ func TestCapacity(t *testing.T) {
 			c.SystemReserved = map[string]string{"cpu": "1", "memory": "100Mi", "ephemeral-storage": "50"}
 			c.MaxPods = 7
 		}, map[string]string{"cpu": "500m", "memory": "800Mi", "ephemeral-storage": "900", "pods": "7", "hugepages-2Mi": "4Mi"}},
+		{"reserved CPUs", func(c *config.Configuration) {
+			c.KubeReserved = map[string]string{"cpu": "500m"}
+			c.ReservedSystemCPUs = "1"
+		}, map[string]string{"cpu": "1", "memory": "920Mi", "ephemeral-storage": "950", "pods": "110", "hugepages-2Mi": "4Mi"}},
 		{"thresholds", func(c *config.Configuration) {
 			c.EvictionHard = map[string]string{"memory.available": "50%", "nodefs.inodesFree": "5%"}
 			c.EvictionSoft = map[string]string{"nodefs.available": "50%"}

@@ -90,6 +90,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Observer:    a.metrics,
 		Volumes:     volumes,
 		Claims:      a.claims,
+		Resources:   a.assigned,
 		Environment: environment.New(environment.Options{
 			Objects: store, Services: services.Lister(), ServicesSynced: services.Informer().HasSynced,
 			API: o.API, Allocatable: allocatable, OpenFile: volumes.OpenFile,

@@ -38,7 +38,7 @@ func (a *Agent) imageGarbage(images *image.Manager) *garbage.Images {
 func (a *Agent) podGarbage(volumes *volume.Manager) *garbage.Sweeper {
 	return garbage.NewSweeper(garbage.SweepOptions{
 		Layout: rootdir.Layout{Root: a.options.RootDir}, Runtime: a.view, Clock: a.options.Clock,
-		Cgroups: a.cgroups, Claims: a.claims.RemoveOrphans,
+		Cgroups: a.cgroups, Claims: a.claims.RemoveOrphans, Resources: a.assigned.RemoveOrphans,
 		Volumes: func(ctx context.Context, keep func(types.UID) bool) error {
 			if err := volumes.RemoveOrphans(ctx, keep); err != nil {
 				return err // its files may have the IDs of a pod

@@ -14,10 +14,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kindred-project/kindred/internal/node/deviceplugin"
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
@@ -35,6 +37,8 @@ type reporter struct {
 	runtime cri.RuntimeService
 	images  cri.ImageManagerService
 	version *runtimeapi.VersionResponse
+	// devices returns the number of devices of each resource that a device plugin registered.
+	devices func() map[string]deviceplugin.Count
 	// inUse returns the volumes that must stay attached to the node.
 	inUse func() []v1.UniqueVolumeName
 	// pressure returns which of the conditions of pressure hold.
@@ -46,6 +50,10 @@ type reporter struct {
 func (r *reporter) status(ctx context.Context, old *v1.NodeStatus, now time.Time) v1.NodeStatus {
 	s := *old.DeepCopy()
 	s.Capacity, s.Allocatable = r.machine.capacity(r.options.Config)
+	for name, count := range r.devices() {
+		s.Capacity[v1.ResourceName(name)] = *resource.NewQuantity(int64(count.Capacity), resource.DecimalSI)
+		s.Allocatable[v1.ResourceName(name)] = *resource.NewQuantity(int64(count.Allocatable), resource.DecimalSI)
+	}
 	keepExtended(s.Capacity, old.Capacity)
 	keepExtended(s.Allocatable, old.Allocatable)
 	s.Addresses = r.addresses()

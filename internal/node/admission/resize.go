@@ -4,38 +4,23 @@
 package admission
 
 import (
-	"fmt"
-
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/kubectl/pkg/util/qos"
 
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
 // ResizeRules are the facts of a node that make some resizes impossible.
 type ResizeRules struct {
-	// StaticCPU and StaticMemory are set if pods of the class Guaranteed may have CPUs or memory of their own.
-	StaticCPU, StaticMemory bool
 	// Swaps reports whether a container may use swap.
 	Swaps func(p *v1.Pod, c *v1.Container) bool
 }
 
 // CheckResize returns why a pod can never be resized in place from what it is allocated to what it requests, or nil.
 func (r ResizeRules) CheckResize(desired, allocated *v1.Pod) *pod.Refusal {
-	guaranteed := qos.GetPodQOS(desired) == v1.PodQOSGuaranteed
-	switch {
-	case r.resizesSwapping(desired, allocated):
-		return infeasible("In-place resize of containers with swap is not supported.")
-	case guaranteed && r.StaticCPU && requestsDiffer(desired, allocated, v1.ResourceCPU):
-		return infeasible(fmt.Sprintf("Resize is infeasible for Guaranteed Pods alongside CPU Manager policy %q", "static"))
-	case guaranteed && r.StaticMemory && requestsDiffer(desired, allocated, v1.ResourceMemory):
-		return infeasible(fmt.Sprintf("Resize is infeasible for Guaranteed Pods alongside Memory Manager policy %q", "Static"))
+	if r.resizesSwapping(desired, allocated) {
+		return &pod.Refusal{Reason: v1.PodReasonInfeasible, Message: "In-place resize of containers with swap is not supported."}
 	}
 	return nil
-}
-
-func infeasible(message string) *pod.Refusal {
-	return &pod.Refusal{Reason: v1.PodReasonInfeasible, Message: message}
 }
 
 // resizesSwapping reports whether the memory request of a container that may swap, and does not restart for it, changes.
@@ -55,15 +40,6 @@ func restartsForMemory(c *v1.Container) bool {
 	for _, policy := range c.ResizePolicy {
 		if policy.ResourceName == v1.ResourceMemory {
 			return policy.RestartPolicy == v1.RestartContainer
-		}
-	}
-	return false
-}
-
-func requestsDiffer(desired, allocated *v1.Pod, name v1.ResourceName) bool {
-	for want, have := range pairs(desired, allocated) {
-		if !want.Resources.Requests[name].Equal(have.Resources.Requests[name]) {
-			return true
 		}
 	}
 	return false

@@ -11,12 +11,9 @@ import (
 )
 
 func TestCheckResize(t *testing.T) {
-	pod := func(cpu, memory string, guaranteed bool) *v1.Pod {
+	pod := func(cpu, memory string) *v1.Pod {
 		list := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
 		c := v1.Container{Name: "c", Resources: v1.ResourceRequirements{Requests: list}}
-		if guaranteed {
-			c.Resources.Limits = list
-		}
 		return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{c}}}
 	}
 	restarting := func(p *v1.Pod) *v1.Pod {
@@ -31,14 +28,10 @@ func TestCheckResize(t *testing.T) {
 		have, want *v1.Pod
 		message    string
 	}{
-		"plain node":               {ResizeRules{}, pod("1", "1Gi", true), pod("2", "2Gi", true), ""},
-		"static CPU":               {ResizeRules{StaticCPU: true}, pod("1", "1Gi", true), pod("2", "1Gi", true), `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`},
-		"static CPU, memory":       {ResizeRules{StaticCPU: true}, pod("1", "1Gi", true), pod("1", "2Gi", true), ""},
-		"static CPU, burstable":    {ResizeRules{StaticCPU: true}, pod("1", "1Gi", false), pod("2", "1Gi", false), ""},
-		"static memory":            {ResizeRules{StaticMemory: true}, pod("1", "1Gi", true), pod("1", "2Gi", true), `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`},
-		"swap":                     {ResizeRules{Swaps: always(true)}, pod("1", "1Gi", false), pod("1", "2Gi", false), "In-place resize of containers with swap is not supported."},
-		"swap, CPU":                {ResizeRules{Swaps: always(true)}, pod("1", "1Gi", false), pod("2", "1Gi", false), ""},
-		"swap, container restarts": {ResizeRules{Swaps: always(true)}, restarting(pod("1", "1Gi", false)), restarting(pod("1", "2Gi", false)), ""},
+		"plain node":               {ResizeRules{}, pod("1", "1Gi"), pod("2", "2Gi"), ""},
+		"swap":                     {ResizeRules{Swaps: always(true)}, pod("1", "1Gi"), pod("1", "2Gi"), "In-place resize of containers with swap is not supported."},
+		"swap, CPU":                {ResizeRules{Swaps: always(true)}, pod("1", "1Gi"), pod("2", "1Gi"), ""},
+		"swap, container restarts": {ResizeRules{Swaps: always(true)}, restarting(pod("1", "1Gi")), restarting(pod("1", "2Gi")), ""},
 	} {
 		if test.rules.Swaps == nil {
 			test.rules.Swaps = always(false)

@@ -62,6 +62,10 @@ type hierarchy interface {
 
 // Manager creates and removes the cgroups of pods. It implements pod.Cgroups.
 type Manager struct {
+	// Unlimited reports whether the CPU limit of a pod is not enforced, because it has CPUs of its own. If it is nil, all
+	// are enforced. It is set before the first pod.
+	Unlimited func(uid types.UID) bool
+
 	parent string
 	tree   hierarchy
 
@@ -124,7 +128,11 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 	}
 	class := qos.GetPodQOS(p)
 	path := m.path(class, p.UID)
-	if err := m.tree.create(path, choose(path, limitsOf(p, class))); err != nil {
+	limits := limitsOf(p, class)
+	if m.Unlimited != nil && m.Unlimited(p.UID) {
+		limits.CpuQuota = 0
+	}
+	if err := m.tree.create(path, choose(path, limits)); err != nil {
 		return "", fmt.Errorf("failed to ensure that the pod: %s cgroups exist and are correctly applied: %w", p.UID, err)
 	}
 	if class != v1.PodQOSBurstable {

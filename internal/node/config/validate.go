@@ -15,8 +15,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/cpuset"
 
+	"github.com/kindred-project/kindred/internal/node/cpus"
 	"github.com/kindred-project/kindred/internal/node/eviction"
+	"github.com/kindred-project/kindred/internal/node/memory"
+	"github.com/kindred-project/kindred/internal/node/topology"
 )
 
 // reservable are the resources of a node that can be reserved.
@@ -35,6 +39,8 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		evictions(c),
 		reserved("kubeReserved", c.KubeReserved),
 		reserved("systemReserved", c.SystemReserved),
+		reservedCPUs(c),
+		checkManagers(c),
 		enforced(c.EnforceNodeAllocatable),
 		oomScore(*c.OOMScoreAdj),
 		swapBehavior(c.MemorySwap.SwapBehavior),
@@ -64,6 +70,27 @@ func reserved(field string, list map[string]string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// reservedCPUs checks reservedSystemCPUs.
+func reservedCPUs(c *kubeletv1beta1.KubeletConfiguration) error {
+	if _, err := cpuset.Parse(c.ReservedSystemCPUs); err != nil {
+		return fmt.Errorf("reservedSystemCPUs is %q, and must be a list of CPUs such as 0-1,4: %w", c.ReservedSystemCPUs, err)
+	}
+	if c.ReservedSystemCPUs != "" && (c.SystemReservedCgroup != "" || c.KubeReservedCgroup != "") {
+		return errors.New("reservedSystemCPUs can't be used with systemReservedCgroup or kubeReservedCgroup")
+	}
+	return nil
+}
+
+// checkManagers checks the policies that assign resources to containers.
+func checkManagers(c *kubeletv1beta1.KubeletConfiguration) error {
+	_, cpuErr := cpus.ParseOptions(c.CPUManagerPolicy, c.CPUManagerPolicyOptions)
+	_, topologyErr := topology.ParsePolicy(c.TopologyManagerPolicy, c.TopologyManagerScope, c.TopologyManagerPolicyOptions)
+	if c.CPUManagerReconcilePeriod.Duration <= 0 {
+		cpuErr = errors.Join(cpuErr, fmt.Errorf("cpuManagerReconcilePeriod is %v, and must be positive", c.CPUManagerReconcilePeriod.Duration))
+	}
+	return errors.Join(cpuErr, topologyErr, memory.CheckPolicy(c.MemoryManagerPolicy))
 }
 
 // enforced checks which cgroups are limited. Those of the system and of Kubernetes' own processes are the administrator's.

@@ -5,6 +5,7 @@ package criconfig
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -157,7 +158,31 @@ type Run struct {
 	// Users is the pod's user namespace; nil for the host's.
 	Users *runtimeapi.UserNamespace
 	// Target is the ID of the container whose process namespace an ephemeral container joins.
-	Target string
+	Target   string
+	Assigned Assigned
+}
+
+// Assigned is what a container gets of the node's resources that it does not share, or shares with some containers
+// only.
+type Assigned struct {
+	// CPUs are those that it runs on, and MemoryNodes the NUMA nodes of its memory: lists (0-3,7); empty for all.
+	CPUs, MemoryNodes string
+	// Exclusive is set if the CPUs are its own. Then its CPU limit is not enforced: it cannot use more.
+	Exclusive bool
+	// What device plugins give to it.
+	Env         []*runtimeapi.KeyValue
+	Mounts      []*runtimeapi.Mount
+	Devices     []*runtimeapi.Device
+	CDIDevices  []*runtimeapi.CDIDevice
+	Annotations map[string]string
+}
+
+// limit sets what is assigned in the container's resources.
+func (a *Assigned) limit(r *runtimeapi.LinuxContainerResources) {
+	r.CpusetCpus, r.CpusetMems = a.CPUs, a.MemoryNodes
+	if a.Exclusive {
+		r.CpuQuota = NoQuota
+	}
 }
 
 // Image is an image that is present on the node.
@@ -178,7 +203,8 @@ func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 		return nil, err
 	}
 	security.NamespaceOptions.UsernsOptions = r.Users
-	for _, m := range r.Mounts {
+	mounts := slices.Concat(r.Assigned.Mounts, r.Mounts)
+	for _, m := range mounts {
 		// The IDs of files are translated like those of processes: root inside is the host's root on the volume.
 		m.UidMappings, m.GidMappings = r.Users.GetUids(), r.Users.GetGids()
 	}
@@ -186,6 +212,9 @@ func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 		security.NamespaceOptions.Pid = runtimeapi.NamespaceMode_TARGET
 		security.NamespaceOptions.TargetId = r.Target
 	}
+	r.Env = slices.Concat(r.Assigned.Env, r.Env)
+	resources := h.resources(r.Pod, c)
+	r.Assigned.limit(resources)
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: r.Attempt},
 		Image:       &runtimeapi.ImageSpec{Image: r.Image.Ref, UserSpecifiedImage: c.Image},
@@ -193,9 +222,9 @@ func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 		Args:        expandAll(c.Args, r.Env),
 		WorkingDir:  c.WorkingDir,
 		Envs:        r.Env,
-		Mounts:      r.Mounts,
-		Devices:     r.Devices,
-		CDIDevices:  r.CDIDevices,
+		Mounts:      mounts,
+		Devices:     slices.Concat(r.Assigned.Devices, r.Devices),
+		CDIDevices:  slices.Concat(r.CDIDevices, r.Assigned.CDIDevices),
 		Labels:      h.containerLabels(r.Pod, c),
 		Annotations: h.containerAnnotations(r),
 		LogPath:     h.Layout.ContainerLog(c.Name, r.Attempt),
@@ -204,7 +233,7 @@ func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 		Tty:         c.TTY,
 		StopSignal:  stopSignal(c),
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources:       h.resources(r.Pod, c),
+			Resources:       resources,
 			SecurityContext: security,
 		},
 	}, nil
@@ -217,7 +246,9 @@ func (h Host) containerLabels(pod *v1.Pod, c *v1.Container) map[string]string {
 }
 
 func (h Host) containerAnnotations(r Run) map[string]string {
-	a := map[string]string{
+	a := map[string]string{}
+	maps.Copy(a, r.Assigned.Annotations)
+	maps.Copy(a, map[string]string{
 		runtime.AnnotationHash:            Hash(r.Container),
 		runtime.AnnotationRestartCount:    strconv.FormatUint(uint64(r.Attempt), 10),
 		runtime.AnnotationTerminationPath: r.Container.TerminationMessagePath,
@@ -225,7 +256,7 @@ func (h Host) containerAnnotations(r Run) map[string]string {
 		runtime.AnnotationMessageFile:     h.Layout.TerminationLog(r.Pod.UID, r.Container.Name, r.Attempt),
 		runtime.AnnotationBackOff:         r.BackOff.String(),
 		runtime.AnnotationSize:            ContainerSize(r.Pod, r.Container).String(),
-	}
+	})
 	if r.Life > 0 {
 		a[runtime.AnnotationLife] = strconv.Itoa(r.Life)
 	}

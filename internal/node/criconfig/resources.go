@@ -37,6 +37,9 @@ func CPUShares(milli int64) int64 {
 	return min(max(milli*sharesPerCPU/1000, minShares), maxShares)
 }
 
+// NoQuota is the quota of a container that is not limited.
+const NoQuota = -1
+
 // CPUQuota converts a CPU limit in millicores to quota and period in microseconds. 0 is no limit.
 func CPUQuota(milli int64) (quota, period int64) {
 	if milli == 0 {

@@ -47,8 +47,8 @@ type SweepOptions struct {
 	Layout  rootdir.Layout
 	Runtime *runtime.Runtime
 	Cgroups Cgroups
-	// Claims and Volumes remove prepared ResourceClaims and volumes.
-	Claims, Volumes Orphans
+	// Claims, Resources and Volumes remove prepared ResourceClaims, assigned CPUs, memory and devices, and volumes.
+	Claims, Resources, Volumes Orphans
 	// Has reports whether the node has a pod: the API has bound it to the node, or its worker has not returned. All pods
 	// of the API must be known before the first sweep.
 	Has func(types.UID) bool
@@ -99,6 +99,7 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 	return errors.Join(
 		logs,
 		s.options.Claims(ctx, keep),
+		s.options.Resources(ctx, keep),
 		s.options.Volumes(ctx, keep),
 		s.removeCgroups(keep),
 	)

@@ -168,7 +168,7 @@ func newGround(t *testing.T) *ground {
 	none := func(context.Context, func(types.UID) bool) error { return nil }
 	g.Sweeper = NewSweeper(SweepOptions{
 		Layout: g.layout, Runtime: runtime.New(g.runtime, "me", clock.RealClock{}), Cgroups: g.cgroups,
-		Claims: none, Volumes: orphans, Clock: clock.RealClock{},
+		Claims: none, Resources: none, Volumes: orphans, Clock: clock.RealClock{},
 		Has: func(uid types.UID) bool { return g.has[uid] }, Over: func(uid types.UID) bool { return g.over[uid] },
 		Changed: func(uid types.UID) { g.changed = append(g.changed, uid) },
 		Event:   func(eventType, reason, message string) { g.events = append(g.events, eventType+" "+reason+" "+message) },

@@ -28,7 +28,9 @@ type Input struct {
 	Runtime *runtime.Pod
 	// Memory is what the worker knows and the runtime does not.
 	Memory Memory
-	// Devices is the health of the devices of the pod's claims, by container.
+	// Assigned is set while CPUs, memory or devices are assigned to the pod.
+	Assigned bool
+	// Devices is the health of the devices of the pod and its claims, by container.
 	Devices map[string][]v1.ResourceStatus
 	// RecursiveReadOnly reports whether the runtime makes the pod's mounts read-only recursively, if the pod asks for it.
 	RecursiveReadOnly bool

@@ -278,6 +278,23 @@ func (c *fakeClaims) Health(*v1.Pod) map[string][]v1.ResourceStatus { return c.h
 
 func (c *fakeClaims) Unprepare(context.Context, types.UID) error { return c.note("Unprepare") }
 
+// fakeResources replaces what is assigned to the pod.
+type fakeResources struct {
+	*fakeNode
+	assigned  criconfig.Assigned
+	has       bool
+	exclusive bool
+	health    map[string][]v1.ResourceStatus
+}
+
+func (r *fakeResources) Prepare(context.Context, *v1.Pod, string) (criconfig.Assigned, error) {
+	return r.assigned, r.fail["Assigned"]
+}
+func (r *fakeResources) Exclusive(types.UID, string) bool                { return r.exclusive }
+func (r *fakeResources) Has(types.UID) bool                              { return r.has }
+func (r *fakeResources) Health(types.UID) map[string][]v1.ResourceStatus { return r.health }
+func (r *fakeResources) Release(types.UID) error                         { return r.note("Release") }
+
 func (n fakeNode) note(name string) (err error) {
 	n.do(func() { err = n.call(name, "") })
 	return err
@@ -286,13 +303,14 @@ func (n fakeNode) note(name string) (err error) {
 // stageTest is a worker without its loop, and its fakes.
 type stageTest struct {
 	*Worker
-	t      *testing.T
-	cri    *fakeCRI
-	node   *fakeNode
-	claims *fakeClaims
-	clock  *testingclock.FakeClock
-	events *record.FakeRecorder
-	pod    *v1.Pod
+	t         *testing.T
+	cri       *fakeCRI
+	node      *fakeNode
+	claims    *fakeClaims
+	resources *fakeResources
+	clock     *testingclock.FakeClock
+	events    *record.FakeRecorder
+	pod       *v1.Pod
 }
 
 // testPod is a pod with one container.
@@ -308,14 +326,15 @@ func newStageTest(t *testing.T, pod *v1.Pod) *stageTest {
 	fake := newFakeCRI(clock)
 	node := &fakeNode{fakeCRI: fake}
 	claims := &fakeClaims{fakeNode: node}
+	resources := &fakeResources{fakeNode: node}
 	events := record.NewFakeRecorder(100)
 	parts := &Parts{
 		Host:    criconfig.Host{Layout: rootdir.Layout{Root: t.TempDir()}, Owner: "me", DNS: criconfig.DNS{Servers: []string{"10.0.0.10"}}},
 		Runtime: runtime.New(fake, "me", clock), RuntimeName: "fake", Clock: clock, Recorder: events,
-		Volumes: node, Claims: claims, Users: fakeUsers{node}, Environment: node, Images: node, Handlers: node, Cgroups: node,
+		Volumes: node, Claims: claims, Resources: resources, Users: fakeUsers{node}, Environment: node, Images: node, Handlers: node, Cgroups: node,
 		RuntimeHandler: func(_ context.Context, class string) (string, error) { return "handler of " + class, nil },
 	}
-	return &stageTest{Worker: NewWorker(parts, pod, nil, false), t: t, cri: fake, node: node, claims: claims, clock: clock, events: events, pod: pod}
+	return &stageTest{Worker: NewWorker(parts, pod, nil, false), t: t, cri: fake, node: node, claims: claims, resources: resources, clock: clock, events: events, pod: pod}
 }
 
 // do runs the stage of an action to its end, applies what it returns to the worker's memory, and

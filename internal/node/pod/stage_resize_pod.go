@@ -89,6 +89,9 @@ func (w *Worker) resizeContainers(ctx context.Context, pod *v1.Pod, targets []re
 	}
 	for _, t := range targets {
 		resources := &runtimeapi.ContainerResources{Linux: w.parts.Host.ContainerResources(pod, t.container)}
+		if w.parts.Resources.Exclusive(pod.UID, t.container.Name) {
+			resources.Linux.CpuQuota = criconfig.NoQuota
+		}
 		if err := w.parts.Runtime.Service().UpdateContainerResources(ctx, t.id, resources); err != nil {
 			return done, err
 		}

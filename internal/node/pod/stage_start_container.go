@@ -187,6 +187,9 @@ func (w *Worker) configure(ctx context.Context, r criconfig.Run, images map[stri
 			return nil, err
 		}
 	}
+	if r.Assigned, err = w.parts.Resources.Prepare(ctx, r.Pod, r.Container.Name); err != nil {
+		return nil, err
+	}
 	for _, m := range r.Mounts {
 		if m.Image != nil {
 			m.Image.Image = images[m.Image.UserSpecifiedImage]

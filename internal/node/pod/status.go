@@ -152,7 +152,7 @@ func (d *decision) publish() {
 	if d.isFinal() {
 		return
 	}
-	if IsOver(s.Phase) && !IsOver(d.Pod.Status.Phase) && (d.anythingRuns() || d.holdsClaims()) {
+	if IsOver(s.Phase) && !IsOver(d.Pod.Status.Phase) && (d.anythingRuns() || d.holdsDevices()) {
 		s.Phase, s.Reason, s.Message = d.Old.Phase, d.Old.Reason, d.Old.Message
 		if s.Phase == "" {
 			s.Phase = v1.PodPending
@@ -168,8 +168,11 @@ func (d *decision) publish() {
 	s.Conditions = slices.Concat(s.Conditions, d.resizeConditions(s), d.conditions(s), d.restartingCondition(s))
 }
 
-// holdsClaims reports whether devices may still be prepared for the pod.
-func (d *decision) holdsClaims() bool { return usesClaims(d.Pod) && !d.Memory.ClaimsReleased }
+// holdsDevices reports whether the pod may still have devices, or other resources, that the scheduler would give to
+// another pod if it were over.
+func (d *decision) holdsDevices() bool {
+	return d.Assigned || usesClaims(d.Pod) && !d.Memory.ClaimsReleased
+}
 
 // terminateAll gives every container of a deleted pod a terminated state. A container that the
 // runtime no longer has counts as failed, so that the pod does not count as succeeded.

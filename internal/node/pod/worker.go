@@ -45,6 +45,7 @@ type Parts struct {
 
 	Volumes     Volumes
 	Claims      Claims
+	Resources   Resources
 	Users       UserNamespaces
 	Environment Environment
 	Images      Images
@@ -224,7 +225,7 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 	defer w.observeRound(now, deleted)
 	out := Decide(Input{
 		Pod: pod, Resize: resize, Deleted: deleted, Old: w.status, Runtime: w.seen, Memory: w.memory,
-		Devices: w.devicesOf(pod), RecursiveReadOnly: w.recursiveReadOnly(pod),
+		Devices: w.devicesOf(pod), Assigned: w.parts.Resources.Has(w.uid), RecursiveReadOnly: w.recursiveReadOnly(pod),
 		InFlight: w.inFlightKeys(), HostIPs: w.parts.Host.IPs, RuntimeName: w.parts.RuntimeName, Now: now,
 	})
 	w.memory = out.Memory
@@ -252,10 +253,17 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 
 // devicesOf returns the health of the pod's devices, by container.
 func (w *Worker) devicesOf(pod *v1.Pod) map[string][]v1.ResourceStatus {
+	health := w.parts.Resources.Health(w.uid)
 	if !usesClaims(pod) {
-		return nil
+		return health
 	}
-	return w.parts.Claims.Health(pod)
+	all := map[string][]v1.ResourceStatus{}
+	for _, part := range []map[string][]v1.ResourceStatus{health, w.parts.Claims.Health(pod)} {
+		for container, devices := range part {
+			all[container] = append(all[container], devices...)
+		}
+	}
+	return all
 }
 
 // recursiveReadOnly reports whether the pod asks for recursive read-only mounts and gets them.

@@ -29,6 +29,8 @@ import (
 //	plugins/<driver>/                    conventionally, the socket of a driver
 //	plugins_registry/                    the registration sockets of drivers
 //	pod-resources/kubelet.sock           the socket of the PodResources API
+//	device-plugins/                      the sockets of device plugins: owned by package deviceplugin
+//	assigned/<uid>.json                  CPUs, memory and devices of a pod: owned by package assign
 //	checkpoints/                         checkpoints of containers, which users remove
 //	claims/<uid>.json                    prepared ResourceClaims: owned by package dra
 //	image-usage.json                     when images were used: owned by package garbage
@@ -67,6 +69,13 @@ func (l Layout) RegistryDir() string { return filepath.Join(l.Root, "plugins_reg
 func (l Layout) PodResourcesSocket() string {
 	return filepath.Join(l.Root, "pod-resources", "kubelet.sock")
 }
+
+// DevicePluginsDir has the socket with which device plugins register, and their own. Package deviceplugin owns its
+// content.
+func (l Layout) DevicePluginsDir() string { return filepath.Join(l.Root, "device-plugins") }
+
+// AssignedDir holds one record for each pod with CPUs, memory or devices of its own. Package assign owns its content.
+func (l Layout) AssignedDir() string { return filepath.Join(l.Root, "assigned") }
 
 // ClaimsDir holds one record for each ResourceClaim. Package dra owns its content.
 func (l Layout) ClaimsDir() string { return filepath.Join(l.Root, "claims") }

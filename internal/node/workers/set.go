@@ -18,6 +18,17 @@ import (
 // Admit checks whether the node can run a pod in addition to others. It returns nil if it can.
 type Admit func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal
 
+// Resources assigns CPUs, memory and devices to pods.
+type Resources interface {
+	// Assign assigns a new pod what it requests, or returns why the node refuses the pod.
+	Assign(ctx context.Context, p *v1.Pod) *pod.Refusal
+	// Release frees what was assigned to a pod that does not run.
+	Release(uid types.UID) error
+}
+
+// CheckResize returns why a pod can never be resized in place to what it requests, or nil.
+type CheckResize func(desired, allocated *v1.Pod) *pod.Refusal
+
 // Set holds the workers of all pods that the API binds to the node or that the runtime has. All
 // methods are safe for concurrent use.
 type Set struct {
@@ -27,12 +38,12 @@ type Set struct {
 	removed func(types.UID)
 }
 
-// CheckResize returns why a pod can never be resized in place to what it requests, or nil.
-type CheckResize func(desired, allocated *v1.Pod) *pod.Refusal
-
 // New returns a set without workers.
-func New(admit Admit, checkResize CheckResize) *Set {
-	return &Set{table: table{admit: admit, checkResize: checkResize, workers: map[types.UID]*pod.Worker{}, allocations: map[types.UID]*podAllocation{}}}
+func New(admit Admit, resources Resources, checkResize CheckResize) *Set {
+	return &Set{table: table{
+		admit: admit, resources: resources, checkResize: checkResize,
+		workers: map[types.UID]*pod.Worker{}, allocations: map[types.UID]*podAllocation{},
+	}}
 }
 
 // Start lets workers run, with these parts, until ctx ends. Before Start, no other method but Pods

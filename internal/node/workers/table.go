@@ -21,6 +21,7 @@ type table struct {
 	parts       *pod.Parts
 	admit       Admit
 	checkResize CheckResize
+	resources   Resources
 	ctx         context.Context // of the workers; nil before Start
 	spawn       func(w *pod.Worker, uid types.UID)
 
@@ -48,7 +49,7 @@ func (t *table) update(p *v1.Pod, inRuntime bool) {
 	allocated := a.allocatedPod()
 	var refused *pod.Refusal
 	if !inRuntime && p.Status.StartTime == nil && p.DeletionTimestamp == nil {
-		refused = t.admit(t.ctx, allocated, t.active())
+		refused = t.admitNew(allocated)
 	}
 	switch {
 	case refused != nil:
@@ -59,6 +60,22 @@ func (t *table) update(p *v1.Pod, inRuntime bool) {
 	if t.run(allocated, refused, false) {
 		t.allocations[p.UID] = a
 	}
+}
+
+// admitNew admits or refuses a new pod. It is assigned what it requests before the other checks, which must not count
+// the same devices differently.
+func (t *table) admitNew(p *v1.Pod) *pod.Refusal {
+	if refused := t.resources.Assign(t.ctx, p); refused != nil {
+		return refused
+	}
+	refused := t.admit(t.ctx, p, t.active())
+	if refused == nil {
+		return nil
+	}
+	if err := t.resources.Release(p.UID); err != nil {
+		klog.FromContext(t.ctx).Error(err, "Cannot free what was assigned to a refused pod; the next agent will", "pod", klog.KObj(p))
+	}
+	return refused
 }
 
 func (t *table) deleted(p *v1.Pod) {
