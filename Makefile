@@ -98,8 +98,8 @@ bench: build ## measure the figures of docs/performance.md
 parity: build ## compare the API with upstream's server (ARGS='-kinds pods,jobs')
 	@go run ./test/parity $(ARGS)
 
-conformance: test-deps build ## run upstream's conformance specs (FOCUS, SKIP, NODES, REPEAT, AGAINST, RUNTIME)
-	@cd test/conformance && go run . -focus "$$FOCUS" -skip "$$SKIP" -nodes $${NODES:-4} -repeat $${REPEAT:-1} \
+conformance: test-deps build ## run upstream's conformance specs (SUITE, FOCUS, SKIP, NODES, REPEAT, AGAINST, RUNTIME)
+	@cd test/conformance && go run . -suite $${SUITE:-cluster} -focus "$$FOCUS" -skip "$$SKIP" -nodes $${NODES:-4} -repeat $${REPEAT:-1} \
 		-against $${AGAINST:-kindred} -runtime $${RUNTIME:-built} $(ARGS)
 
 gateway-conformance: test-deps build ## run the conformance suite of the Gateway API, and write its report (GATEWAY_TEST=HTTPRouteWeight)

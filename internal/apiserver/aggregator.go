@@ -65,7 +65,10 @@ func (s *Server) newAggregator(g genericapiserver.Config, c Config, next generic
 		return nil, err
 	}
 	registration := autoregister.NewAutoRegisterController(server.APIRegistrationInformers.Apiregistration().V1().APIServices(), client.ApiregistrationV1())
-	s.registerBuiltIn(g, registration)
+	builtIn := s.registerBuiltIn(g, registration)
+	if err := server.GenericAPIServer.AddBootSequenceHealthChecks(registrationCheck(builtIn, server.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister())); err != nil {
+		return nil, err
+	}
 	if err := s.serveMetrics(server.GenericAPIServer, server.APIRegistrationInformers.Apiregistration().V1().APIServices(), client); err != nil {
 		return nil, err
 	}
@@ -73,7 +76,7 @@ func (s *Server) newAggregator(g genericapiserver.Config, c Config, next generic
 	if err := custom.watch(); err != nil {
 		return nil, err
 	}
-	err = server.GenericAPIServer.AddPostStartHook("apiservice-registration", func(hook genericapiserver.PostStartHookContext) error {
+	err = server.GenericAPIServer.AddPostStartHook("kube-apiserver-autoregistration", func(hook genericapiserver.PostStartHookContext) error {
 		go func() {
 			// Before the existing CRDs are known, their APIServices would be removed as obsolete.
 			if cache.WaitForCacheSync(hook.Done(), custom.synced) {
@@ -85,11 +88,14 @@ func (s *Server) newAggregator(g genericapiserver.Config, c Config, next generic
 	return server, err
 }
 
-// registerBuiltIn registers APIServices for the groups that this process serves.
-func (s *Server) registerBuiltIn(g genericapiserver.Config, registration autoregister.AutoAPIServiceRegistration) {
+// registerBuiltIn registers APIServices for the groups that this process serves, and returns their names.
+func (s *Server) registerBuiltIn(g genericapiserver.Config, registration autoregister.AutoAPIServiceRegistration) []string {
+	var names []string
 	announce := func(gv schema.GroupVersion, group, version int32) {
 		if !isReplaceable(gv.Group) {
-			registration.AddAPIServiceToSyncOnStart(apiService(gv, group, version))
+			service := apiService(gv, group, version)
+			registration.AddAPIServiceToSyncOnStart(service)
+			names = append(names, service.Name)
 		}
 		g.AggregatedDiscoveryGroupManager.SetGroupVersionPriority(metav1.GroupVersion(gv), int(group), int(version))
 	}
@@ -101,6 +107,7 @@ func (s *Server) registerBuiltIn(g genericapiserver.Config, registration autoreg
 		}
 	}
 	announce(apiextensionsv1.SchemeGroupVersion, extensionsGroupPriority, builtInVersionPriority)
+	return names
 }
 
 // isElsewhere reports whether an APIService delegates a built-in group version to another server.

@@ -6,6 +6,9 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"slices"
+
+	"k8s.io/apiserver/pkg/server/healthz"
 
 	"github.com/kindred-project/kindred/internal/registry/core"
 )
@@ -21,7 +24,8 @@ var componentNames = map[string]string{
 // components returns the components that "kubectl get componentstatuses" shows.
 func components(c Config) []core.Component {
 	var out []core.Component
-	for _, check := range c.ReadyChecks {
+	store := healthz.NamedCheck("etcd", func(r *http.Request) error { return c.Backend.Check(r.Context()) })
+	for _, check := range append(slices.Clone(c.ReadyChecks), store) {
 		name, found := componentNames[check.Name()]
 		if !found {
 			continue

@@ -92,7 +92,8 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	g.LongRunningFunc = filters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	g.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
-	g.ReadyzChecks = append(g.ReadyzChecks, c.ReadyChecks...)
+	addStoreChecks(g, c)
+	g.AddReadyzChecks(c.ReadyChecks...)
 	if s.reserve != nil {
 		g.ReadyzChecks = append(g.ReadyzChecks, s.reserve.readyCheck())
 	}

@@ -16,29 +16,29 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
-// install installs the enabled versions and resources of all groups.
-func (s *Server) install(main *genericapiserver.GenericAPIServer, env generic.Environment, admit admission.Interface) error {
+// install installs the enabled versions and resources of all groups, and returns their endpoints.
+func (s *Server) install(main *genericapiserver.GenericAPIServer, env generic.Environment, admit admission.Interface) (generic.Built, error) {
 	built := generic.Built{}
 	for _, groups := range together(s.groups) {
 		var infos []*genericapiserver.APIGroupInfo
 		for _, group := range groups {
 			if err := group.Build(env, built); err != nil {
-				return fmt.Errorf("group %q: %w", group.Name, err)
+				return nil, fmt.Errorf("group %q: %w", group.Name, err)
 			}
 			info := s.groupInfo(group, built)
 			if len(info.PrioritizedVersions) == 0 {
 				continue
 			}
 			if err := s.deletions.add(main, admit, info); err != nil {
-				return fmt.Errorf("group %q: %w", group.Name, err)
+				return nil, fmt.Errorf("group %q: %w", group.Name, err)
 			}
 			infos = append(infos, info)
 		}
 		if err := installTogether(main, infos); err != nil {
-			return fmt.Errorf("group %q: %w", groups[0].Name, err)
+			return nil, fmt.Errorf("group %q: %w", groups[0].Name, err)
 		}
 	}
-	return nil
+	return built, nil
 }
 
 // together returns each group with the groups that serve its objects in other versions. They are

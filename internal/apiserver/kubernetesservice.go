@@ -72,8 +72,8 @@ func newKubernetesService(c Config, client kubernetes.Interface, resources stora
 	return k, err
 }
 
-// run reconciles the Service until ctx is done.
-func (k *kubernetesService) run(ctx context.Context, c clock.WithTicker) {
+// run reconciles the Service until ctx is done, and calls ensured after each success.
+func (k *kubernetesService) run(ctx context.Context, c clock.WithTicker, ensured func()) {
 	ticker := c.NewTicker(refreshInterval)
 	defer ticker.Stop()
 	for {
@@ -82,7 +82,10 @@ func (k *kubernetesService) run(ctx context.Context, c clock.WithTicker) {
 			return
 		case <-ticker.C():
 		}
-		if err := k.ensure(ctx); err != nil && ctx.Err() == nil {
+		switch err := k.ensure(ctx); {
+		case err == nil:
+			ensured()
+		case ctx.Err() == nil:
 			klog.FromContext(ctx).Error(err, "Cannot update the Service default/kubernetes, will retry")
 		}
 	}

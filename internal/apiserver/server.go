@@ -70,6 +70,7 @@ type Server struct {
 	aggregator *aggregatorapiserver.APIAggregator
 	// definitions is the informer of CustomResourceDefinitions of the server of custom resources.
 	definitions crdinformers.CustomResourceDefinitionInformer
+	boot        bootSteps
 	// reserve is nil with an external etcd, gate with the embedded one.
 	reserve *reserve
 	gate    *storeGate
@@ -77,7 +78,7 @@ type Server struct {
 
 // New builds the chain of servers. Nothing is served before Run.
 func New(c Config) (*Server, error) {
-	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{}), deletions: deletions{}, installed: sets.New[schema.GroupVersion]()}
+	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{}), boot: newBootSteps(), deletions: deletions{}, installed: sets.New[schema.GroupVersion]()}
 	// Traffic is measured in real time, even under a fake clock.
 	s.traffic.clock = clock.RealClock{}
 	s.lifetime, s.end = context.WithCancel(context.Background())
@@ -243,10 +244,14 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 		return nil, err
 	}
 	env := generic.Environment{Scheme: s.scheme, Options: g.RESTOptionsGetter, Clock: c.Clock, Declared: core.DeclaredOptions(), Gangs: s.ServesGangs()}
-	if err := s.install(main, env, g.AdmissionControl); err != nil {
+	built, err := s.install(main, env, g.AdmissionControl)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.services.start(main); err != nil {
+	if err := main.AddBootSequenceHealthChecks(append(s.boot.checks(), cachesCheck(built))...); err != nil {
+		return nil, err
+	}
+	if err := s.services.leaveAtStop(main); err != nil {
 		return nil, err
 	}
 	if err := s.fairness.start(main); err != nil {
@@ -256,6 +261,7 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 		context.AfterFunc(hook, s.end)
 		s.StartInformers()
 		close(s.started)
+		s.services.run(hook, s.boot)
 		go s.collectMetrics(hook)
 		if s.gate != nil {
 			go s.gate.run(hook)

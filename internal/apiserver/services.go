@@ -120,28 +120,34 @@ func coreResources(backend *storage.Backend) (storage.Resources, error) {
 
 // ensure prepares the store for Services at the start. Failures are logged and retried later; they
 // do not keep the server from serving.
-func (s *services) ensure(ctx context.Context) error {
+func (s *services) ensure(ctx context.Context, boot bootSteps) error {
 	if err := s.kubernetes.ensureRange(ctx); err != nil {
 		return err
 	}
+	boot.pass(stepServiceRange)
 	if err := s.repair.Start(ctx, s.settled); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot compare the addresses and ports of Services with their allocations, will retry")
+	} else {
+		boot.pass(stepServices)
 	}
 	if err := s.kubernetes.ensure(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot update the Service default/kubernetes, will retry")
+	} else {
+		boot.pass(stepKubernetes)
 	}
 	return nil
 }
 
-// start runs the background work for Services as long as the server runs.
-func (s *services) start(main *genericapiserver.GenericAPIServer) error {
-	err := main.AddPostStartHook("look-after-services", func(hook genericapiserver.PostStartHookContext) error {
-		go s.repair.Run(hook, s.clock)
-		go s.kubernetes.run(hook, s.clock)
+// run runs the background work for Services until ctx is done.
+func (s *services) run(ctx context.Context, boot bootSteps) {
+	go s.repair.Run(ctx, s.clock, boot.passed(stepServices))
+	go s.kubernetes.run(ctx, s.clock, boot.passed(stepKubernetes))
+}
+
+// leaveAtStop removes this server from the endpoints of the API when it stops, if there are other servers.
+func (s *services) leaveAtStop(main *genericapiserver.GenericAPIServer) error {
+	if s.kubernetes.peers == nil {
 		return nil
-	})
-	if err != nil || s.kubernetes.peers == nil {
-		return err
 	}
 	return main.AddPreShutdownHook("leave-kubernetes-service", s.kubernetes.leave)
 }

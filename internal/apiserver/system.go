@@ -39,26 +39,35 @@ func (s *Server) EnsureSystem(parent context.Context) error {
 	if err := s.AwaitInformers(parent); err != nil {
 		return err
 	}
+	s.boot.pass(stepAdmission)
 	if err := ensureDefaultClass(parent, client); err != nil {
 		return fmt.Errorf("create StorageClass: %w", err)
 	}
-	for _, name := range systemNamespaces {
-		if err := ensureNamespace(parent, client, name); err != nil {
-			return fmt.Errorf("create namespace %s: %w", name, err)
-		}
+	if err := ensureNamespaces(parent, client); err != nil {
+		return err
 	}
+	s.boot.pass(stepNamespaces)
 	group, ctx := errgroup.WithContext(parent)
 	group.Go(func() error { return bootstrap.Ensure(ctx, client, s.policyFeatures()) })
-	group.Go(func() error { return ensurePriorityClasses(ctx, client) })
-	group.Go(func() error { return s.services.ensure(ctx) })
+	group.Go(func() error { return s.step(stepPriorityClasses, ensurePriorityClasses(ctx, client)) })
+	group.Go(func() error { return s.services.ensure(ctx, s.boot) })
 	group.Go(func() error { return s.fairness.ensure(ctx) })
-	group.Go(func() error { return s.ensureTokenTracking(ctx, client) })
-	group.Go(func() error { return ensureTrust(ctx, client, s.trust) })
+	group.Go(func() error { return s.step(stepTokens, s.ensureTokenTracking(ctx, client)) })
+	group.Go(func() error { return s.step(stepTrust, ensureTrust(ctx, client, s.trust)) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	go s.keepConfigMaps(s.lifetime, client, s.clock.NewTicker(trackingInterval))
-	return s.awaitPolicy(parent)
+	go s.keepNamespaces(s.lifetime, client, s.clock.NewTicker(namespacesInterval))
+	return s.step(stepRoles, s.awaitPolicy(parent))
+}
+
+// step makes the check of a step succeed unless the step failed with err, which it returns.
+func (s *Server) step(name string, err error) error {
+	if err == nil {
+		s.boot.pass(name)
+	}
+	return err
 }
 
 // AwaitInformers waits until the server's informers are synced. Until then admission makes requests
@@ -112,6 +121,33 @@ func (s *Server) hasPolicy(policy bootstrap.Policy) bool {
 		}
 	}
 	return true
+}
+
+// namespacesInterval is the maximum time until a deleted system namespace is created again, as upstream. Only
+// kube-node-lease can be deleted; admission protects the others.
+const namespacesInterval = time.Minute
+
+func (s *Server) keepNamespaces(ctx context.Context, client kubernetes.Interface, ticker clock.Ticker) {
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		if err := ensureNamespaces(ctx, client); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot create a system namespace, will retry")
+		}
+	}
+}
+
+func ensureNamespaces(ctx context.Context, client kubernetes.Interface) error {
+	for _, name := range systemNamespaces {
+		if err := ensureNamespace(ctx, client, name); err != nil {
+			return fmt.Errorf("create namespace %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // ensureNamespace creates a namespace if it does not exist.

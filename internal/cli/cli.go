@@ -23,11 +23,13 @@ node. "kindred up" starts it, "kindred kubectl" talks to it.`,
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) { markStarted(cmd) },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
 	addDataDirFlag(root)
 	root.AddCommand(
 		newUp(version),
 		newInstall(version),
 		newUninstall(),
+		newNode(version),
 		newKubectl(),
 		newTree(),
 		newWhy(),

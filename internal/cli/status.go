@@ -93,6 +93,9 @@ func statusOf(ctx context.Context, layout datadir.Layout) (*status, error) {
 	if err != nil {
 		return nil, err
 	}
+	if instance.Server == "" {
+		return nil, fmt.Errorf("node %s runs there without an API server (process %d); \"kindred kubectl get --raw /pods\" shows its pods", instance.NodeName, instance.PID)
+	}
 	s := &status{DataDir: layout.Root, Instance: instance, Pods: map[string]int{}}
 	s.readFirewalls(ctx, layout)
 	config, err := clientcmd.BuildConfigFromFlags("", layout.Kubeconfig())

@@ -167,7 +167,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 		return err
 	}
 	options.Progress = func(step string, took time.Duration) {
-		printf(cmd, "  %-36s %5d ms\n", step, took.Milliseconds())
+		printStep(cmd, step, took)
 		notify(cmd, notifier, systemd.Status("starting: "+step))
 	}
 	options.Notice = func(line string) { printf(cmd, "%s\n", line) }
@@ -210,6 +210,11 @@ func notify(cmd *cobra.Command, notifier systemd.Notifier, state string) {
 	if err := notifier.Notify(state); err != nil {
 		printf(cmd, "%v\n", err)
 	}
+}
+
+// printStep prints a step of the start and the time that it took.
+func printStep(cmd *cobra.Command, step string, took time.Duration) {
+	printf(cmd, "  %-36s %5d ms\n", step, took.Milliseconds())
 }
 
 // upError distinguishes usage errors from failures, and hides the error of an interrupted start.

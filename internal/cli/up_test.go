@@ -46,13 +46,13 @@ func TestUpRefuses(t *testing.T) {
 		"--encryption-provider-config /nowhere":         "--encryption-provider-config /nowhere: ",
 		"--encryption-provider-config-automatic-reload": "but no --encryption-provider-config to reload",
 		"--oidc-required-claim a":                       "malformed pair",
-		"--authentication-token-webhook-cache-ttl 1":    "missing unit",
+		"--authentication-token-webhook-cache-ttl 1":    "is not a duration",
 		"--history-retention 4m59s":                     "--history-retention is 4m59s, and must be at least 5m0s",
 		"--history-size 7Gi":                            "--history-size is 7Gi, and may be at most 6Gi: at 8Gi the embedded etcd refuses writes",
-		"--history-size much":                           "quantities must match",
+		"--history-size much":                           "is not a quantity of bytes",
 		"--deletion-records 59s":                        "--deletion-records is 59s, and must be at least 1m0s",
-		"--history-size 0":                              "must be greater than 0",
-		"--terminated-pod-gc-threshold many":            "must be a number of pods",
+		"--history-size 0":                              "is not a quantity of bytes above 0",
+		"--terminated-pod-gc-threshold many":            "is not a whole number",
 	} {
 		_, errOut, code := run(t, append([]string{"up", "--data-dir", dir}, strings.Fields(flags)...)...)
 		if code != exitUsage || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {

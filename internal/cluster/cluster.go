@@ -8,13 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -168,7 +166,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		RuntimeConfig:    c.config.RuntimeConfig,
 		Ownership:        &c.reviews,
 		SimulatedStats:   c.simulatedStats,
-		ReadyChecks:      append(c.checks.checkers(), c.storeCheck()),
+		ReadyChecks:      c.checks.checkers(),
 		Clock:            c.config.Clock,
 	}); err != nil {
 		return err
@@ -177,7 +175,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		return fmt.Errorf("set up the cluster: %w", err)
 	}
 	steps.done("API")
-	c.parts.Start("certificates", c.renewCertificates)
+	c.parts.Start("certificates", func(ctx context.Context) error { return renewCertificates(ctx, c.keys, c.config.Clock) })
 	return c.writeAdminKubeconfig()
 }
 
@@ -199,10 +197,6 @@ func (c *Cluster) runServer(ctx context.Context, config apiserver.Config) error 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-func (c *Cluster) storeCheck() healthz.HealthChecker {
-	return healthz.NamedCheck("etcd", func(req *http.Request) error { return c.backend.Check(req.Context()) })
 }
 
 // startParts starts the clients of the API: controllers, garbage collector, scheduler.

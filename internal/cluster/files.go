@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/datadir"
@@ -43,13 +44,13 @@ func (c *Cluster) writeKubeconfig(admin *pki.Pair) error {
 const renewalInterval = time.Hour
 
 // renewCertificates renews the certificates in use before they expire.
-func (c *Cluster) renewCertificates(ctx context.Context) error {
-	ticker := c.config.Clock.NewTicker(renewalInterval)
+func renewCertificates(ctx context.Context, keys *pki.PKI, c clock.WithTicker) error {
+	ticker := c.NewTicker(renewalInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C():
-			if err := c.keys.Renew(); err != nil {
+			if err := keys.Renew(); err != nil {
 				klog.FromContext(ctx).Error(err, "Cannot renew certificates; the current ones stay in use")
 			}
 		case <-ctx.Done():
@@ -79,7 +80,7 @@ func checkStoreExists(dir datadir.Layout) error {
 		return err
 	}
 	instance, ran, err := dir.ReadInstance()
-	if err != nil || !ran || len(instance.Etcd) > 0 {
+	if err != nil || !ran || len(instance.Etcd) > 0 || instance.Server == "" {
 		return err
 	}
 	return &check.MissingError{Dir: dir.Etcd(), Seen: instance.StartedAt}

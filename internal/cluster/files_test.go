@@ -37,7 +37,7 @@ func TestKubeconfigRenewal(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- c.renewCertificates(ctx) }()
+	go func() { done <- renewCertificates(ctx, keys, clock) }()
 	defer func() {
 		stop()
 		if err := <-done; err != nil {

@@ -182,16 +182,17 @@ func exchange(stream contentapi.Content_WriteClient, request *contentapi.WriteCo
 	return err
 }
 
-// nameImage creates the image, or updates the image of this name.
+// nameImage creates the image, or updates the image of this name. The image is pinned: it may not be in any registry,
+// so that it must not be removed when the disk is full.
 func nameImage(ctx context.Context, conn grpc.ClientConnInterface, name string, root v1.Descriptor) error {
 	client := imagesapi.NewImagesClient(conn)
-	image := &imagesapi.Image{Name: name, Target: descriptor(root)}
+	image := &imagesapi.Image{Name: name, Target: descriptor(root), Labels: map[string]string{pinnedLabel: pinned}}
 	_, err := client.Create(ctx, &imagesapi.CreateImageRequest{Image: image})
 	if status.Code(err) != codes.AlreadyExists {
 		return err
 	}
 	_, err = client.Update(ctx, &imagesapi.UpdateImageRequest{
-		Image: image, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"target"}},
+		Image: image, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"target", "labels." + pinnedLabel}},
 	})
 	return err
 }

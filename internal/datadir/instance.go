@@ -23,7 +23,7 @@ type Instance struct {
 	Version string `json:"version"`
 	// StartedAt is when it was started.
 	StartedAt time.Time `json:"startedAt"`
-	// Server is the URL of the API.
+	// Server is the URL of the API; empty if only a node runs, without an API.
 	Server string `json:"server"`
 	// Etcd lists the endpoints of the store; empty means the embedded one.
 	Etcd []string `json:"etcd,omitempty"`

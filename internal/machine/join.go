@@ -6,7 +6,6 @@ package machine
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -15,9 +14,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/containerd"
+	"github.com/kindred-project/kindred/internal/manifest"
 	"github.com/kindred-project/kindred/internal/network"
 	"github.com/kindred-project/kindred/internal/node"
 	"github.com/kindred-project/kindred/internal/node/serve"
@@ -28,16 +30,9 @@ import (
 // Services are in force.
 func (m *Machine) Join(ctx context.Context, api API, parts *part.Group) error {
 	m.api, m.parts = api, parts
-	if err := part.Await(ctx, m.runtimeDone); err != nil {
+	if err := m.awaitRuntime(ctx); err != nil {
 		return err
 	}
-	if m.networkErr != nil {
-		return m.networkErr
-	}
-	if m.runtimeErr != nil {
-		return m.runtimeErr
-	}
-	m.options.Step("container runtime " + m.version)
 	sockets, dnsErr := m.openDNS(ctx)
 	services, err := m.startNetwork(ctx, sockets.toGuard())
 	if err != nil {
@@ -52,12 +47,7 @@ func (m *Machine) Join(ctx context.Context, api API, parts *part.Group) error {
 		m.notice(fmt.Sprintf("no cluster DNS: %v", err))
 		clusterDNS = nil
 	}
-	if m.supervise != nil {
-		parts.Start("container runtime", func(ctx context.Context) error {
-			m.supervise(ctx)
-			return nil
-		})
-	}
+	m.superviseRuntime()
 	if err := m.startAgent(ctx, services, clusterDNS); err != nil {
 		return err
 	}
@@ -70,30 +60,65 @@ func (m *Machine) Join(ctx context.Context, api API, parts *part.Group) error {
 	return nil
 }
 
+// awaitRuntime waits for the pod network and the container runtime.
+func (m *Machine) awaitRuntime(ctx context.Context) error {
+	if err := part.Await(ctx, m.runtimeDone); err != nil {
+		return err
+	}
+	if m.networkErr != nil {
+		return m.networkErr
+	}
+	if m.runtimeErr != nil {
+		return m.runtimeErr
+	}
+	m.options.Step("container runtime " + m.version)
+	return nil
+}
+
+// superviseRuntime keeps the private containerd running.
+func (m *Machine) superviseRuntime() {
+	if m.supervise == nil {
+		return
+	}
+	m.parts.Start("container runtime", func(ctx context.Context) error {
+		m.supervise(ctx)
+		return nil
+	})
+}
+
 // startAgent starts the agent and the server for the API server, and waits until the Node is ready.
 func (m *Machine) startAgent(ctx context.Context, services *network.Network, clusterDNS []string) error {
 	client, err := kubernetes.NewForConfig(m.api.ConfigFor(agentUser(m.options.Name)))
 	if err != nil {
 		return err
 	}
-	address := m.address()
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(address.String(), "0"))
-	if err != nil {
-		return fmt.Errorf("the port of the node's agent: %w", err)
-	}
-	agent, err := m.newAgent(client, services, clusterDNS, listener.Addr().(*net.TCPAddr).Port)
+	serving, err := m.servingCertificate()
 	if err != nil {
 		return err
 	}
-	if err := m.serveAgent(agent, client, listener, address); err != nil {
+	ports, err := m.openPorts(ctx, client)
+	if err != nil {
+		return err
+	}
+	agent, err := m.newAgent(client, services, clusterDNS, ports.number(), serving)
+	if err == nil {
+		err = m.serveAgent(agent, client, ports, serving)
+	}
+	if err != nil {
+		ports.close()
 		return err
 	}
 	m.parts.Start("node", agent.Run)
 	return m.awaitNode(ctx, client, agent.Ready())
 }
 
-func (m *Machine) newAgent(client kubernetes.Interface, services *network.Network, clusterDNS []string, port int) (*node.Agent, error) {
+// servingCertificate returns the certificate of the agent's port.
+func (m *Machine) servingCertificate() (*pki.Kept, error) {
+	names, keys := pki.Names{DNS: []string{m.options.Name}, IPs: []net.IP{m.address()}}, m.api.Keys
+	return keys.Keep(func() (*pki.Pair, error) { return keys.NodeServing(m.options.Name, names) }, nil)
+}
+
+func (m *Machine) newAgent(client kubernetes.Interface, services *network.Network, clusterDNS []string, port int32, serving *pki.Kept) (*node.Agent, error) {
 	root, err := m.root()
 	if err != nil {
 		return nil, err
@@ -112,27 +137,35 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 		limitBandwidth, announcePod = m.bridge.LimitBandwidth, m.bridge.AnnouncePod
 	}
 	return node.New(node.Options{
-		Name:           m.options.Name,
-		Client:         client,
-		Endpoint:       m.endpoint,
-		RootDir:        root,
-		LoopFiles:      m.options.Dir.Volumes(),
-		Owner:          m.names.ID,
-		CgroupParent:   m.names.PodCgroup,
-		IPs:            m.addresses(),
-		ExternalIPs:    m.externalIPs,
-		ServePort:      int32(port),
-		API:            apiForPods,
-		ClusterDNS:     clusterDNS,
-		ResolvConf:     m.resolvConf(),
-		Config:         m.options.Kubelet,
-		PodCIDRs:       m.bridge.Ranges(),
-		Version:        part.KubernetesVersion(),
-		AwaitPod:       awaitPod,
-		LimitBandwidth: limitBandwidth,
-		AnnouncePod:    announcePod,
-		Clock:          m.options.Clock,
+		Name:              m.options.Name,
+		Client:            client,
+		Decode:            manifest.Pods,
+		Endpoint:          m.endpoint,
+		RootDir:           root,
+		LoopFiles:         m.options.Dir.Volumes(),
+		Owner:             m.names.ID,
+		CgroupParent:      m.names.PodCgroup,
+		IPs:               m.addresses(),
+		ExternalIPs:       m.externalIPs,
+		ServePort:         port,
+		ServerCertificate: func() time.Time { return serving.TLS().Leaf.NotAfter },
+		API:               apiForPods,
+		ClusterDNS:        clusterDNS,
+		ResolvConf:        m.resolvConf(),
+		Config:            m.options.Kubelet,
+		PodCIDRs:          m.bridge.Ranges(),
+		Version:           part.KubernetesVersion(),
+		AwaitPod:          awaitPod,
+		LimitBandwidth:    limitBandwidth,
+		AnnouncePod:       announcePod,
+		PinnedImages:      m.pinnedImages,
+		Clock:             m.options.Clock,
 	})
+}
+
+// pinnedImages returns the names of images that the agent never removes.
+func (m *Machine) pinnedImages(ctx context.Context) ([]string, error) {
+	return containerd.PinnedImages(ctx, m.endpoint)
 }
 
 // root returns the root directory of the agent.
@@ -143,22 +176,36 @@ func (m *Machine) root() (string, error) {
 	return m.options.KubeletDir, m.options.Dir.LinkNode(m.options.KubeletDir)
 }
 
-// serveAgent serves the agent's port for the API server, and for clients that the API authorizes.
-func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, listener net.Listener, address net.IP) error {
-	names := pki.Names{DNS: []string{m.options.Name}, IPs: []net.IP{address}}
-	keys := m.api.Keys
-	serving, err := keys.Keep(func() (*pki.Pair, error) { return keys.NodeServing(m.options.Name, names) }, nil)
+// serveAgent serves the agent's ports: for the API server, and for clients that the API authorizes.
+// client is nil if the node has no API: administrators are recognized by their certificates then.
+func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, ports agentPorts, serving *pki.Kept) error {
+	var groups []string
+	if client == nil {
+		groups = append(groups, user.SystemPrivilegedGroup)
+	}
+	access, err := serve.NewAccess(serve.AccessOptions{
+		Config: &m.options.Kubelet.KubeletConfiguration, ClusterCA: m.api.Keys.Cluster.CertPEM,
+		Users: []string{kubeletClientUser}, Groups: groups, Reviews: client,
+	})
 	if err != nil {
 		return err
 	}
-	clients := x509.NewCertPool()
-	clients.AddCert(keys.Cluster.Certificate)
 	server := serve.New(serve.Options{
-		Node: m.options.Name, Lookup: agent.Lookup(), Runtime: agent.Runtime(), Stats: agent.Stats, Clock: m.options.Clock,
-		ClientCAs: clients, Users: []string{kubeletClientUser}, Reviews: client,
+		Node: m.options.Name, Config: m.options.Kubelet, Lookup: agent.Lookup(), Runtime: agent.Runtime(), Clock: m.options.Clock,
+		CheckpointDir: agent.CheckpointDir(),
+		Access:        access, Health: agent.Health(), RunningPods: agent.RunningPods, Observe: agent.Metrics().Observe,
+		Resources: agent.Sampler().Resources, Summary: agent.Sampler().Summary,
+		Metrics: agent.Metrics().Handler(), Containers: agent.ContainerMetrics(), Probes: agent.Metrics().ProbesHandler(),
 	})
-	config := serve.TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.TLS(), nil })
-	m.parts.Start("node server", func(ctx context.Context) error { return server.Serve(ctx, listener, config) })
+	if ports.main != nil {
+		config := serve.TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.TLS(), nil })
+		m.parts.Start("node server", func(ctx context.Context) error {
+			go access.Run(ctx)
+			return server.Serve(ctx, ports.main, config)
+		})
+	}
+	m.servePlain("read-only node server", ports.readOnly, server.ReadOnly())
+	m.servePlain("node health server", ports.health, server.Health())
 	return nil
 }
 

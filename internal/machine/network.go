@@ -45,12 +45,23 @@ func (m *Machine) openRules(ctx context.Context) {
 // startNetwork starts the part that routes Services and applies NetworkPolicies on this machine. It returns nil,
 // after a notice, if the machine cannot change nftables rules.
 func (m *Machine) startNetwork(ctx context.Context, guarded []netip.AddrPort) (*network.Network, error) {
+	// Without a bridge, the user's runtime has the pod network, and nothing else gives the machine's own packets to
+	// Services a route: they are translated after that.
+	bridged := m.networkErr == nil && m.bridge.Bridge != ""
+	if bridged {
+		if err := network.Reject(m.options.ServiceCIDRs); err != nil {
+			klog.FromContext(ctx).Error(err, "Packets to Services may leave this machine until Services are routed")
+		}
+	}
 	if err := part.Await(ctx, m.rulesDone); err != nil {
 		return nil, err
 	}
 	if m.rulesErr != nil {
 		m.notice(fmt.Sprintf("Services, host ports and NetworkPolicies do not work on this node, and its pods have no cluster DNS: %v; "+
 			"they need nftables 1.0.1 or newer (apt-get install nftables), a kernel with nf_tables and conntrack, and root", m.rulesErr))
+		if bridged {
+			m.keepRejecting()
+		}
 		return nil, nil
 	}
 	for _, line := range m.notices {
@@ -84,6 +95,16 @@ func (m *Machine) startNetwork(ctx context.Context, guarded []netip.AddrPort) (*
 	}
 	m.parts.Start("network", n.Run)
 	return n, nil
+}
+
+// keepRejecting keeps packets to Services, which this node does not route, from leaving by its default gateway.
+func (m *Machine) keepRejecting() {
+	cidrs := m.api.Informers.Networking().V1().ServiceCIDRs()
+	cidrs.Informer()
+	m.api.StartInformers()
+	m.parts.Start("rejection of packets to Services", func(ctx context.Context) error {
+		return network.KeepRejecting(ctx, cidrs, m.options.Clock)
+	})
 }
 
 // Firewalls returns messages about firewalls of the machine that may drop packets of pods.

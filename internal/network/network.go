@@ -17,6 +17,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
+	networkinglisters "k8s.io/client-go/listers/networking/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -76,6 +77,7 @@ type Network struct {
 	datagrams []service.Datagrams
 	health    healthChecks
 	routes    routes
+	rejects   rejects
 	inbox     inbox
 	slices    cache.Indexer
 	synced    []cache.DoneChecker
@@ -249,13 +251,7 @@ func (n *Network) slicesOf(key string) []*discoveryv1.EndpointSlice {
 // readSurroundings reads what the rules of all Services depend on, and reports whether their endpoints may have
 // changed.
 func (n *Network) readSurroundings() bool {
-	var ranges []netip.Prefix
-	cidrs, _ := n.options.Informers.Networking().V1().ServiceCIDRs().Lister().List(labels.Everything())
-	for _, c := range cidrs {
-		ranges = append(ranges, rangesOf(c)...)
-	}
-	slices.SortFunc(ranges, netip.Prefix.Compare)
-	n.ranges = slices.Compact(ranges)
+	n.ranges = allRanges(n.options.Informers.Networking().V1().ServiceCIDRs().Lister())
 	n.putBase()
 	if _, err := n.ensureRoutes(); err != nil {
 		klog.ErrorS(err, "Routing the ranges of Services")
@@ -267,6 +263,17 @@ func (n *Network) readSurroundings() bool {
 	changed := now != n.node
 	n.node = now
 	return changed
+}
+
+// allRanges returns the ranges of all ServiceCIDRs, sorted.
+func allRanges(lister networkinglisters.ServiceCIDRLister) []netip.Prefix {
+	var ranges []netip.Prefix
+	cidrs, _ := lister.List(labels.Everything()) // from the cache, which has no errors
+	for _, c := range cidrs {
+		ranges = append(ranges, rangesOf(c)...)
+	}
+	slices.SortFunc(ranges, netip.Prefix.Compare)
+	return slices.Compact(ranges)
 }
 
 // rangesOf returns the ranges of a ServiceCIDR.

@@ -110,6 +110,9 @@ func routeTo(prefix netip.Prefix, source netip.Addr, link netlink.Link) *netlink
 // ensureRoutes routes the ranges of Services, and reports whether a route was missing. A range whose route the kernel
 // refuses fails alone, with an event on its ServiceCIDR.
 func (n *Network) ensureRoutes() (restored bool, err error) {
+	if n.routes.link != "" {
+		n.unmended.log("the routes that reject packets to Services", n.rejects.ensure(n.ranges))
+	}
 	restored, refused, err := n.routes.ensure(n.ranges)
 	if err != nil {
 		return false, err
@@ -145,6 +148,9 @@ func (n *Network) Taken(prefix netip.Prefix) (bool, error) {
 	}
 	link, err := netlink.LinkByName(n.routes.link)
 	for _, route := range routes {
+		if route.Protocol == rejectProtocol {
+			continue
+		}
 		if err != nil || route.LinkIndex != link.Attrs().Index {
 			return true, nil
 		}

@@ -76,7 +76,7 @@ func outermost(sorted []netip.Prefix) []netip.Prefix {
 
 // Remove removes the table and the routes from the kernel. It needs no nft if there is no table.
 func Remove(ctx context.Context, table, bridge string) error {
-	err := (&routes{link: servicesLink(bridge)}).remove()
+	err := errors.Join((&routes{link: servicesLink(bridge)}).remove(), removeRejects())
 	t, openErr := nft.Open(table)
 	if openErr != nil {
 		// Without nft, no table has been written.

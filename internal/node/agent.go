@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,15 +27,26 @@ import (
 	"k8s.io/klog/v2"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/kindred-project/kindred/internal/node/admission"
+	"github.com/kindred-project/kindred/internal/node/assign"
 	"github.com/kindred-project/kindred/internal/node/cgroup"
+	"github.com/kindred-project/kindred/internal/node/criconfig"
+	"github.com/kindred-project/kindred/internal/node/deviceplugin"
 	"github.com/kindred-project/kindred/internal/node/dra"
+	"github.com/kindred-project/kindred/internal/node/eviction"
+	"github.com/kindred-project/kindred/internal/node/garbage"
+	"github.com/kindred-project/kindred/internal/node/metrics"
+	"github.com/kindred-project/kindred/internal/node/mirror"
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/podresources"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/sampler"
 	"github.com/kindred-project/kindred/internal/node/shutdown"
+	"github.com/kindred-project/kindred/internal/node/source"
+	"github.com/kindred-project/kindred/internal/node/static"
+	"github.com/kindred-project/kindred/internal/node/usage"
+	"github.com/kindred-project/kindred/internal/node/userns"
 	"github.com/kindred-project/kindred/internal/node/volume"
 	"github.com/kindred-project/kindred/internal/node/workers"
 )
@@ -50,9 +62,24 @@ type Agent struct {
 	shutdown     *shutdown.Manager
 	view         *runtime.Runtime
 	cgroups      *cgroup.Manager
-	records      *dra.Store      // of prepared claims
+	plugins      *deviceplugin.Manager
+	assigned     *assign.Manager
+	handlers     *runtimeHandlers
+	users        *userns.Manager
+	swap         criconfig.Swap
+	metrics      *metrics.Metrics
+	sampler      *sampler.Sampler
+	loop         loop
+	records      *dra.Store // of prepared claims
+	static       *static.Pods
+	mirrors      *mirror.Mirrors
 	claims       *dra.Manager    // once Run has begun
 	volumes      *volume.Manager // likewise
+	unusedImages *garbage.Images
+	leftPods     *garbage.Sweeper
+	exists       atomic.Pointer[func(types.UID) bool] // see hasPod
+	evictions    *eviction.Manager
+	usage        *usage.Meter
 	ready        chan struct{}
 }
 
@@ -69,8 +96,14 @@ func New(options Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkSwap(*options.Config.FailSwapOn); err != nil {
+		return nil, err
+	}
 	machine, err := readMachine(options.RootDir)
 	if err != nil {
+		return nil, err
+	}
+	if err := machine.checkReservation(options.Config); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
@@ -87,35 +120,55 @@ func New(options Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the version of the container runtime at %s: %w", options.Endpoint, err)
 	}
+	cgroups := cgroup.New(options.CgroupParent)
+	counted := metrics.New(options.Name, cgroups.Version(), options.Clock)
+	service, images = counted.Runtime(service), counted.Images(images)
 	a := &Agent{
 		options: options, runtime: service, images: images, records: records, ready: make(chan struct{}),
 		view:    runtime.New(service, options.Owner, options.Clock),
-		cgroups: cgroup.New(options.CgroupParent),
+		cgroups: cgroups, metrics: counted,
+		swap: swapOf(options.Config.MemorySwap.SwapBehavior, machine.swap),
 	}
+	a.sampler = a.newSampler(machine)
+	counted.Register(metrics.NewStateCollector(a.state))
 	a.registration = &registration{
 		options: options, changed: make(chan struct{}, 1),
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
-	a.pods = workers.New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
-		if refusal := a.shutdown.Refuse(); refusal != nil {
-			return refusal
-		}
-		return admission.Check(klog.FromContext(ctx), a.registration.current(), p, admission.LoadOf(others))
+	if err := a.openResources(); err != nil {
+		return nil, errors.Join(err, a.disconnect())
+	}
+	a.handlers = &runtimeHandlers{client: options.Client, node: a.registration.current}
+	if a.users, err = userns.New(userns.Options{
+		Layout: rootdir.Layout{Root: options.RootDir}, IDsPerPod: *options.Config.UserNamespaces.IDsPerPod,
+		MaxPods: int64(options.Config.MaxPods), Supports: a.handlers.supportsUserNamespaces,
+	}); err != nil {
+		return nil, errors.Join(err, a.disconnect())
+	}
+	a.pods = workers.New(a.admit, countedResources{a.assigned, counted}, a.checkResize)
+	a.mirrors = mirror.New(mirror.Options{
+		Client: options.Client, Status: podStatus{client: options.Client}, Node: a.registration.current, Clock: options.Clock,
 	})
+	a.static = a.newStatic()
+	a.pods.OnRemoved(a.static.Removed)
 	a.shutdown = shutdown.New(shutdown.Options{
 		Config: &options.Config.KubeletConfiguration, Connect: shutdown.Connect, Pods: a.pods, Clock: options.Clock,
-		Changed: a.registration.check,
-		Event:   func(eventType, reason, message string) { a.registration.record(eventType, reason, message) },
+		Changed: a.registration.check, Event: a.nodeEvent,
 	})
 	a.registration.reporter.shutdown = a.shutdown.Problem
-	return a, nil
+	return a, a.watchPressure()
 }
 
-// Ready is closed once the node is ready in the API.
+// Ready is closed once the node is ready: in the API, if it has one.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
 // Lookup returns the finder of the node's pods and containers. It finds them once Run has begun.
 func (a *Agent) Lookup() pod.Lookup { return lookup{pods: a.pods, runtime: a.view} }
+
+// CheckpointDir is where checkpoints of containers are written.
+func (a *Agent) CheckpointDir() string {
+	return rootdir.Layout{Root: a.options.RootDir}.CheckpointsDir()
+}
 
 // Runtime returns the client of the node's runtime.
 func (a *Agent) Runtime() cri.RuntimeService { return a.runtime }
@@ -129,27 +182,28 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer stopEvents()
 
 	factory := informers.NewSharedInformerFactory(a.options.Client, 0)
-	parts, clean := a.assemble(ctx, factory)
+	parts := a.assemble(ctx, factory)
+	a.registration.begin(ctx)
 	a.pods.Start(ctx, parts)
-	factory.Start(ctx.Done())
 
 	var running sync.WaitGroup
 	running.Go(func() { a.view.Watch(ctx, a.pods.RuntimeChanged) })
-	a.registration.register(ctx)
-	a.claims.WipeAll(ctx)
-	running.Go(func() { a.claims.Run(ctx) })
-	running.Go(func() { a.volumes.CSI().Run(ctx) })
-	running.Go(func() { a.registerDrivers(ctx) })
-	running.Go(func() {
-		server := &podresources.Server{Lookup: a.Lookup(), Claims: a.claims.Resources, Clock: a.options.Clock}
-		server.Run(ctx, rootdir.Layout{Root: a.options.RootDir}.PodResourcesSocket())
-	})
-	running.Go(func() { a.registration.keepLease(ctx) })
-	running.Go(func() { a.watchSelf(ctx) })
+	running.Go(func() { a.enforceAllocatable(ctx) })
+	running.Go(func() { a.usage.Run(ctx) })
+	running.Go(func() { a.evictions.Run(ctx) })
+	running.Go(func() { a.watchOOM(ctx) })
+	running.Go(func() { a.plugins.Run(ctx) })
+	running.Go(func() { a.assigned.Run(ctx) })
+	running.Go(func() { a.runStatic(ctx) })
 	ready := make(chan struct{})
-	running.Go(func() { a.registration.keepStatus(ctx, sync.OnceFunc(func() { close(ready) })) })
-	running.Go(func() { a.watchPods(ctx, ready, clean) })
 	running.Go(func() { a.shutdown.Run(ctx) })
+	if a.options.alone {
+		running.Go(func() { a.registration.keepStatus(ctx, sync.OnceFunc(func() { close(ready) })) })
+		running.Go(func() { a.keepPods(ctx, ready, func(types.UID) bool { return false }) })
+	} else {
+		factory.Start(ctx.Done())
+		a.join(ctx, &running, ready)
+	}
 
 	<-ctx.Done()
 	running.Wait()
@@ -157,11 +211,32 @@ func (a *Agent) Run(ctx context.Context) error {
 	return a.disconnect()
 }
 
+// join registers the node and starts what needs the API.
+func (a *Agent) join(ctx context.Context, running *sync.WaitGroup, ready chan struct{}) {
+	a.registration.register(ctx)
+	a.claims.WipeAll(ctx)
+	running.Go(func() { a.claims.Run(ctx) })
+	running.Go(func() { a.volumes.CSI().Run(ctx) })
+	running.Go(func() { a.registerDrivers(ctx) })
+	running.Go(func() { a.sampler.Run(ctx) })
+	running.Go(func() {
+		server := &podresources.Server{
+			Lookup: a.Lookup(), Claims: a.claims.Resources, Clock: a.options.Clock,
+			Resources: a.assigned.Resources, Allocatable: a.assigned.AllocatableResources,
+		}
+		server.Run(ctx, rootdir.Layout{Root: a.options.RootDir}.PodResourcesSocket())
+	})
+	running.Go(func() { a.registration.keepLease(ctx) })
+	running.Go(func() { a.watchSelf(ctx) })
+	running.Go(func() { a.registration.keepStatus(ctx, sync.OnceFunc(func() { close(ready) })) })
+	running.Go(func() { a.watchPods(ctx, ready) })
+}
+
 // registerDrivers registers the drivers on the node.
 func (a *Agent) registerDrivers(ctx context.Context) {
 	watcher := plugins.New(plugins.Options{
 		Dir: rootdir.Layout{Root: a.options.RootDir}.RegistryDir(), Clock: a.options.Clock,
-		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: a.volumes.CSI(), registerapi.DRAPlugin: a.claims},
+		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: a.volumes.CSI(), registerapi.DRAPlugin: a.claims, registerapi.DevicePlugin: a.plugins},
 	})
 	if err := watcher.Run(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Drivers cannot register on this node")
@@ -179,7 +254,11 @@ func (a *Agent) recordEvents(ctx context.Context) (stop func()) {
 	stop = func() {}
 	if a.options.Recorder == nil {
 		broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: a.options.Client.CoreV1().Events("")})
+		if a.options.alone {
+			broadcaster.StartStructuredLogging(0)
+		} else {
+			broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: a.options.Client.CoreV1().Events("")})
+		}
 		a.options.Recorder = broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: a.options.Name})
 		stop = broadcaster.Shutdown
 	}
@@ -187,6 +266,7 @@ func (a *Agent) recordEvents(ctx context.Context) (stop func()) {
 	a.registration.record = func(eventType, reason, message string) {
 		a.options.Recorder.Event(node, eventType, reason, message)
 	}
+	a.evictions.Record(a.options.Recorder, node)
 	a.registration.record(v1.EventTypeNormal, "Starting", "Starting kubelet.")
 	return stop
 }
@@ -210,8 +290,8 @@ func (a *Agent) watchSelf(ctx context.Context) {
 }
 
 // watchPods watches the pods that are bound to the node. Once all are known it takes over the pods of
-// the runtime, and from then on compares API and runtime periodically.
-func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}, clean func(keep func(types.UID) bool)) {
+// the runtime, and from then on compares API and runtime periodically and removes garbage.
+func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}) {
 	inRuntime, err := a.podsInRuntime(ctx)
 	if err != nil {
 		return // ctx ended
@@ -223,7 +303,7 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}, clean func
 		AddFunc: func(object any) { a.podSeen(object.(*v1.Pod), inRuntime) },
 		UpdateFunc: func(before, object any) {
 			if old := before.(*v1.Pod); old.UID != object.(*v1.Pod).UID {
-				a.pods.Deleted(old) // deleted and recreated between two events of the watch
+				a.podDeleted(old) // deleted and recreated between two events of the watch
 			}
 			a.podSeen(object.(*v1.Pod), inRuntime)
 		},
@@ -232,7 +312,7 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}, clean func
 				object = tombstone.Obj
 			}
 			if p, ok := object.(*v1.Pod); ok {
-				a.pods.Deleted(p)
+				a.podDeleted(p)
 			}
 		},
 	})
@@ -248,28 +328,39 @@ func (a *Agent) watchPods(ctx context.Context, ready <-chan struct{}, clean func
 		}
 		return false
 	}
-	a.relist(ctx, inAPI)
-	clean(func(uid types.UID) bool { return inAPI(uid) || a.pods.Has(uid) })
+	go a.mirrors.Run(ctx)
+	a.keepPods(ctx, ready, inAPI)
+}
+
+// keepPods removes what pods left that no longer exist, and from then on compares the pods with the runtime periodically.
+func (a *Agent) keepPods(ctx context.Context, ready <-chan struct{}, inAPI func(types.UID) bool) {
+	select {
+	case <-a.static.Adopted():
+	case <-ctx.Done():
+		return
+	}
+	exists := func(uid types.UID) bool { return inAPI(uid) || a.static.Holds(uid) }
+	a.relist(ctx, exists)
+	a.exists.Store(&exists)
+	var collecting sync.WaitGroup
+	defer collecting.Wait()
+	collecting.Go(func() { a.leftPods.Run(ctx) })
+	collecting.Go(func() { a.unusedImages.Run(ctx) })
 	select {
 	case <-ctx.Done():
 		return
 	case <-ready:
 		close(a.ready)
 	}
-	wait.JitterUntilWithContext(ctx, func(ctx context.Context) { a.relist(ctx, inAPI) }, relistPeriod, relistJitter, true)
+	wait.JitterUntilWithContext(ctx, func(ctx context.Context) { a.relist(ctx, exists) }, relistPeriod, relistJitter, true)
 }
 
-// podsInRuntime returns the UIDs of the pods that the runtime had when the agent started. It retries
-// until it succeeds or ctx ends.
-func (a *Agent) podsInRuntime(ctx context.Context) (map[types.UID]bool, error) {
+// podsInRuntime returns the pods that the runtime had when the agent started. It retries until it succeeds or ctx ends.
+func (a *Agent) podsInRuntime(ctx context.Context) (map[types.UID]*runtime.Pod, error) {
 	for {
 		pods, err := a.view.List(ctx)
 		if err == nil {
-			uids := map[types.UID]bool{}
-			for uid := range pods {
-				uids[uid] = true
-			}
-			return uids, nil
+			return pods, nil
 		}
 		klog.FromContext(ctx).Error(err, "Cannot list the pods of the runtime, will retry")
 		if !a.registration.pause(ctx, registerRetry) {
@@ -278,12 +369,28 @@ func (a *Agent) podsInRuntime(ctx context.Context) (map[types.UID]bool, error) {
 	}
 }
 
-func (a *Agent) podSeen(p *v1.Pod, inRuntime map[types.UID]bool) {
-	a.pods.Update(p, inRuntime[p.UID])
+// podSeen takes a pod of the API. Mirror pods show static pods, and are not run.
+func (a *Agent) podSeen(p *v1.Pod, inRuntime map[types.UID]*runtime.Pod) {
+	if source.IsMirror(p) {
+		a.mirrors.Seen(p)
+		return
+	}
+	a.pods.Update(fromAPI(p), inRuntime[p.UID] != nil)
 }
 
-func (a *Agent) relist(ctx context.Context, inAPI func(types.UID) bool) {
-	if err := a.pods.Relist(ctx, a.view, inAPI); err != nil && ctx.Err() == nil {
+func (a *Agent) podDeleted(p *v1.Pod) {
+	if source.IsMirror(p) {
+		a.mirrors.Deleted(p)
+		return
+	}
+	a.pods.Deleted(fromAPI(p))
+}
+
+func (a *Agent) relist(ctx context.Context, exists func(types.UID) bool) {
+	begin := a.options.Clock.Now()
+	err := a.pods.Relist(ctx, a.view, exists)
+	a.metrics.Relisted(begin, a.options.Clock.Since(begin), a.loop.entered(begin))
+	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Cannot compare the pods of the API and the runtime")
 	}
 }

@@ -7,16 +7,14 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/informers"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2"
 
+	"github.com/kindred-project/kindred/internal/node/cgroup"
 	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/csi"
 	"github.com/kindred-project/kindred/internal/node/dra"
@@ -30,20 +28,21 @@ import (
 	"github.com/kindred-project/kindred/internal/node/volume"
 )
 
-// assemble builds the parts that pod workers use. clean gives up the claims and removes the volumes on
-// disk of all pods but those to keep.
-func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFactory) (parts *pod.Parts, clean func(keep func(types.UID) bool)) {
+// assemble builds the parts that pod workers use, and those that remove what they leave.
+func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFactory) *pod.Parts {
 	o := a.options
 	layout := rootdir.Layout{Root: o.RootDir}
 	allocatable := func() v1.ResourceList { return a.registration.current().Status.Allocatable }
+	handlers := a.handlers
 	drivers := factory.Storage().V1().CSIDrivers()
 	var volumes *volume.Manager
 	store := objects.New(ctx, o.Client, func(uid types.UID) { volumes.Changed(uid) })
 	volumes = volume.New(volume.Options{
 		Layout: layout, Client: o.Client, Objects: store, Clock: o.Clock, Allocatable: allocatable,
-		NoImages:   noImageVolumes(a.registration.reporter.version),
-		NodeLabels: func() map[string]string { return a.registration.current().Labels },
-		LoopFiles:  o.LoopFiles,
+		RecursiveReadOnly: func(p *v1.Pod) bool { return handlers.recursiveReadOnly(ctx, p) },
+		NoImages:          noImageVolumes(a.registration.reporter.version),
+		NodeLabels:        func() map[string]string { return a.registration.current().Labels },
+		LoopFiles:         o.LoopFiles,
 		Failed: func(p *v1.Pod, err error) {
 			for _, failure := range pod.VolumeErrors(err) {
 				o.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, failure.Reason, failure.Message)
@@ -69,61 +68,44 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		MaxSize: o.Config.LogMaxSize(), MaxFiles: int(*o.Config.ContainerLogMaxFiles), Period: o.Config.ContainerLogMonitorInterval.Duration,
 	})
 	go rotator.Run(ctx)
+	a.leftPods = a.podGarbage(volumes)
+	images := image.New(ctx, image.Options{
+		Service: a.images, Secrets: store, Recorder: o.Recorder, Clock: o.Clock,
+		RecordsDir: filepath.Join(o.RootDir, "images"), Used: func(id string) { a.unusedImages.Used(id) }, Pulled: a.metrics.ImagePulled,
+	})
+	a.unusedImages = a.imageGarbage(images)
 	services := factory.Core().V1().Services()
-	parts = &pod.Parts{
+	return &pod.Parts{
 		Host: criconfig.Host{
 			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.registration.reporter.machine.memory,
+			KillTogether:   cgroup.IsV2() && (o.Config.SingleProcessOOMKill == nil || !*o.Config.SingleProcessOOMKill),
+			SeccompDefault: *o.Config.SeccompDefault, Swap: a.swap, PageSizes: a.registration.reporter.machine.pageSizes(),
 			DNS: criconfig.DNS{Servers: o.ClusterDNS, Domain: o.Config.ClusterDomain, ResolvConf: o.ResolvConf},
 		},
 		Runtime:     a.view,
 		RuntimeName: a.registration.reporter.version.RuntimeName,
 		Clock:       o.Clock,
 		Recorder:    o.Recorder,
-		Status:      podStatus{client: o.Client},
+		Status:      routedStatus{static: a.static, api: podStatus{client: o.Client}},
+		Observer:    a.metrics,
 		Volumes:     volumes,
 		Claims:      a.claims,
+		Resources:   a.assigned,
 		Environment: environment.New(environment.Options{
 			Objects: store, Services: services.Lister(), ServicesSynced: services.Informer().HasSynced,
 			API: o.API, Allocatable: allocatable, OpenFile: volumes.OpenFile,
 		}),
-		Images: image.New(ctx, image.Options{
-			Service: a.images, Secrets: store, Recorder: o.Recorder, Clock: o.Clock,
-			RecordsDir: filepath.Join(o.RootDir, "images"),
-		}),
-		Probes:         probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock}),
-		Logs:           rotator,
-		Handlers:       pod.Hooks{Runtime: a.runtime, Clock: o.Clock},
-		Cgroups:        a.cgroups,
-		RuntimeHandler: a.runtimeHandler,
-		AwaitPod:       o.AwaitPod,
-		LimitBandwidth: o.LimitBandwidth,
-		AnnouncePod:    o.AnnouncePod,
-	}
-	clean = func(keep func(types.UID) bool) {
-		for _, remove := range []func(context.Context, func(types.UID) bool) error{a.claims.RemoveOrphans, volumes.RemoveOrphans} {
-			if err := remove(ctx, keep); err != nil {
-				klog.FromContext(ctx).Error(err, "Cannot remove what orphaned pods left, will retry")
-				go a.retryOrphans(ctx, func() error { return remove(ctx, keep) })
-			}
-		}
-	}
-	return parts, clean
-}
-
-// The pauses before orphans are removed again: at first, drivers have not registered yet.
-const (
-	orphansFirst = 2 * time.Second
-	orphansLast  = 2 * time.Minute
-)
-
-// retryOrphans removes what orphaned pods left until nothing is.
-func (a *Agent) retryOrphans(ctx context.Context, remove func() error) {
-	for pause := orphansFirst; a.registration.pause(ctx, pause); pause = min(2*pause, orphansLast) {
-		err := remove()
-		if err == nil {
-			return
-		}
-		klog.FromContext(ctx).Error(err, "Cannot remove what orphaned pods left, will retry")
+		Images:            images,
+		Probes:            probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock, Observer: a.metrics}),
+		Logs:              rotator,
+		Handlers:          pod.Hooks{Runtime: a.runtime, Clock: o.Clock},
+		Cgroups:           a.cgroups,
+		RuntimeHandler:    handlers.of,
+		RecursiveReadOnly: func(p *v1.Pod) bool { return handlers.recursiveReadOnly(ctx, p) },
+		Users:             a.users,
+		AwaitPod:          o.AwaitPod,
+		LimitBandwidth:    o.LimitBandwidth,
+		AnnouncePod:       o.AnnouncePod,
 	}
 }
 
@@ -150,14 +132,4 @@ func noCDI(runtime *runtimeapi.VersionResponse) error {
 func isContainerdBefore(runtime *runtimeapi.VersionResponse, major, minor uint) bool {
 	v, err := version.ParseGeneric(runtime.RuntimeVersion)
 	return runtime.RuntimeName == "containerd" && err == nil && v.LessThan(version.MajorMinor(major, minor))
-}
-
-// runtimeHandler returns the runtime handler of a RuntimeClass. It reads the RuntimeClass when needed
-// instead of watching all, because few pods have one.
-func (a *Agent) runtimeHandler(ctx context.Context, class string) (string, error) {
-	runtimeClass, err := a.options.Client.NodeV1().RuntimeClasses().Get(ctx, class, metav1.GetOptions{})
-	if err != nil {
-		return "", fmt.Errorf("failed to get RuntimeClass %q: %w", class, err)
-	}
-	return runtimeClass.Handler, nil
 }

@@ -36,6 +36,9 @@ type bed struct {
 	options Options
 	agent   *Agent
 	stop    func()
+
+	eventsMu sync.Mutex
+	events   []string // of all agents
 }
 
 func newBed(t *testing.T) *bed {
@@ -135,6 +138,9 @@ func (b *bed) start() {
 		for {
 			select {
 			case e := <-events.Events:
+				b.eventsMu.Lock()
+				b.events = append(b.events, e)
+				b.eventsMu.Unlock()
 				recorded = append(recorded, fmt.Sprintf("%s %s", time.Now().Format("05.000"), e))
 			case <-done:
 				return
@@ -153,6 +159,22 @@ func (b *bed) start() {
 	case <-time.After(20 * time.Second):
 		b.Fatal("the node is not ready after 20 s")
 	}
+}
+
+// untilEvent waits for an event that begins with text.
+func (b *bed) untilEvent(text string) {
+	b.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		b.eventsMu.Lock()
+		for _, e := range b.events {
+			if strings.HasPrefix(e, text) {
+				b.eventsMu.Unlock()
+				return
+			}
+		}
+		b.eventsMu.Unlock()
+	}
+	b.Fatalf("no event %q in %q", text, b.events)
 }
 
 func (b *bed) create(p *v1.Pod) *v1.Pod {

@@ -14,16 +14,7 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-)
-
-// The thresholds below which the node reports pressure, which are not allocatable either: the kubelet's
-// documented defaults for hard eviction.
-const (
-	reservedMemory     = 100 << 20
-	reservedDiskShare  = 10 // percent
-	reservedInodeShare = 5  // percent
 )
 
 // machine has the facts of the machine that do not change while it runs.
@@ -31,12 +22,14 @@ type machine struct {
 	cpus       int64
 	memory     int64 // bytes
 	disk       int64 // bytes of the file system of the root directory
+	swap       int64 // bytes
 	hugePages  map[string]int64
 	machineID  string
 	systemUUID string
 	bootID     string
 	kernel     string
 	osImage    string
+	appArmor   bool // enforced by the kernel
 }
 
 func readMachine(rootDir string) (machine, error) {
@@ -48,6 +41,10 @@ func readMachine(rootDir string) (machine, error) {
 	if err := unix.Statfs(rootDir, &disk); err != nil {
 		return machine{}, fmt.Errorf("read the size of the file system of %s: %w", rootDir, err)
 	}
+	swap, err := meminfo("SwapTotal")
+	if err != nil {
+		return machine{}, err
+	}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return machine{}, fmt.Errorf("read the kernel's version: %w", err)
@@ -56,52 +53,15 @@ func readMachine(rootDir string) (machine, error) {
 		cpus:       int64(goruntime.NumCPU()),
 		memory:     memory,
 		disk:       int64(disk.Blocks) * disk.Bsize,
+		swap:       swap,
 		hugePages:  hugePages(),
 		machineID:  line("/etc/machine-id"),
 		systemUUID: cmp.Or(line("/sys/class/dmi/id/product_uuid"), line("/etc/machine-id")),
 		bootID:     line("/proc/sys/kernel/random/boot_id"),
 		kernel:     unix.ByteSliceToString(name.Release[:]),
 		osImage:    osRelease(),
+		appArmor:   appArmorEnabled(),
 	}, nil
-}
-
-// capacity returns the machine's capacity, and what of it is allocatable to pods.
-func (m machine) capacity(maxPods int64) (capacity, allocatable v1.ResourceList) {
-	quantity := func(n int64, format resource.Format) resource.Quantity { return *resource.NewQuantity(n, format) }
-	capacity = v1.ResourceList{
-		v1.ResourceCPU:              quantity(m.cpus, resource.DecimalSI),
-		v1.ResourceMemory:           quantity(m.memory, resource.BinarySI),
-		v1.ResourceEphemeralStorage: quantity(m.disk, resource.BinarySI),
-		v1.ResourcePods:             quantity(maxPods, resource.DecimalSI),
-	}
-	allocatable = capacity.DeepCopy()
-	memory := m.memory - reservedMemory
-	for size, bytes := range m.hugePages {
-		name := v1.ResourceName(v1.ResourceHugePagesPrefix + size)
-		capacity[name] = quantity(bytes, resource.BinarySI)
-		allocatable[name] = quantity(bytes, resource.BinarySI)
-		memory -= bytes
-	}
-	allocatable[v1.ResourceMemory] = quantity(max(memory, 0), resource.BinarySI)
-	allocatable[v1.ResourceEphemeralStorage] = quantity(m.disk-m.disk*reservedDiskShare/100, resource.DecimalSI)
-	return capacity, allocatable
-}
-
-// memoryPressure reports whether the available memory is below the threshold.
-func memoryPressure() bool {
-	available, err := meminfo("MemAvailable")
-	return err == nil && available < reservedMemory
-}
-
-// diskPressure reports whether the free space or the free inodes of the root directory's file system are
-// below the threshold.
-func diskPressure(rootDir string) bool {
-	var disk unix.Statfs_t
-	if err := unix.Statfs(rootDir, &disk); err != nil {
-		return false
-	}
-	return disk.Bavail*100 < disk.Blocks*reservedDiskShare ||
-		disk.Files > 0 && disk.Ffree*100 < disk.Files*reservedInodeShare
 }
 
 func meminfo(field string) (int64, error) {
@@ -135,6 +95,22 @@ func hugePages() map[string]int64 {
 		pages[resource.NewQuantity(kib<<10, resource.BinarySI).String()] = count * kib << 10
 	}
 	return pages
+}
+
+// appArmorEnabled reports whether the kernel enforces AppArmor profiles, and shows them.
+func appArmorEnabled() bool {
+	_, err := os.Stat("/sys/kernel/security/apparmor")
+	return err == nil && strings.HasPrefix(line("/sys/module/apparmor/parameters/enabled"), "Y")
+}
+
+// pageSizes returns the sizes of the machine's huge pages in bytes.
+func (m machine) pageSizes() []int64 {
+	var sizes []int64
+	for size := range m.hugePages {
+		quantity := resource.MustParse(size)
+		sizes = append(sizes, quantity.Value())
+	}
+	return sizes
 }
 
 // line returns the content of a file with one line, or "" if it cannot be read.

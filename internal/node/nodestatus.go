@@ -14,10 +14,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kindred-project/kindred/internal/node/deviceplugin"
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
@@ -35,17 +37,25 @@ type reporter struct {
 	runtime cri.RuntimeService
 	images  cri.ImageManagerService
 	version *runtimeapi.VersionResponse
+	// devices returns the number of devices of each resource that a device plugin registered.
+	devices func() map[string]deviceplugin.Count
 	// inUse returns the volumes that must stay attached to the node.
 	inUse func() []v1.UniqueVolumeName
 	// shutdown returns why the node is not ready: an imminent shutdown, or nil.
 	shutdown func() error
+	// pressure returns which of the conditions of pressure hold.
+	pressure func() []v1.NodeConditionType
 }
 
 // status computes the status from the machine and the runtime. The transition times of unchanged
 // conditions and the fields of other clients come from old.
 func (r *reporter) status(ctx context.Context, old *v1.NodeStatus, now time.Time) v1.NodeStatus {
 	s := *old.DeepCopy()
-	s.Capacity, s.Allocatable = r.machine.capacity(int64(r.options.Config.MaxPods))
+	s.Capacity, s.Allocatable = r.machine.capacity(r.options.Config)
+	for name, count := range r.devices() {
+		s.Capacity[v1.ResourceName(name)] = *resource.NewQuantity(int64(count.Capacity), resource.DecimalSI)
+		s.Allocatable[v1.ResourceName(name)] = *resource.NewQuantity(int64(count.Allocatable), resource.DecimalSI)
+	}
 	keepExtended(s.Capacity, old.Capacity)
 	keepExtended(s.Allocatable, old.Allocatable)
 	s.Addresses = r.addresses()
@@ -84,7 +94,7 @@ func (r *reporter) addresses() []v1.NodeAddress {
 }
 
 func (r *reporter) info() v1.NodeSystemInfo {
-	return v1.NodeSystemInfo{
+	info := v1.NodeSystemInfo{
 		MachineID:               r.machine.machineID,
 		SystemUUID:              r.machine.systemUUID,
 		BootID:                  r.machine.bootID,
@@ -95,6 +105,10 @@ func (r *reporter) info() v1.NodeSystemInfo {
 		OperatingSystem:         goruntime.GOOS,
 		Architecture:            goruntime.GOARCH,
 	}
+	if swap := r.machine.swap; swap > 0 {
+		info.Swap = &v1.NodeSwapStatus{Capacity: &swap}
+	}
+	return info
 }
 
 // imageList returns the largest images.
@@ -160,14 +174,15 @@ func checkCondition(status *runtimeapi.StatusResponse, condition, problem string
 
 // conditions computes the agent's four conditions. Ready is the last, as clients expect.
 func (r *reporter) conditions(old []v1.NodeCondition, problem error, now time.Time) []v1.NodeCondition {
+	under := r.pressure()
 	own := []v1.NodeCondition{
-		pressure(v1.NodeMemoryPressure, memoryPressure(),
+		pressure(v1.NodeMemoryPressure, under,
 			"KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
 			"KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-		pressure(v1.NodeDiskPressure, diskPressure(r.options.RootDir),
+		pressure(v1.NodeDiskPressure, under,
 			"KubeletHasDiskPressure", "kubelet has disk pressure",
 			"KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-		pressure(v1.NodePIDPressure, false,
+		pressure(v1.NodePIDPressure, under,
 			"KubeletHasInsufficientPID", "kubelet has insufficient PID available",
 			"KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 		{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"},
@@ -193,8 +208,8 @@ func (r *reporter) conditions(old []v1.NodeCondition, problem error, now time.Ti
 	return conditions
 }
 
-func pressure(t v1.NodeConditionType, under bool, reason, message, okReason, okMessage string) v1.NodeCondition {
-	if under {
+func pressure(t v1.NodeConditionType, under []v1.NodeConditionType, reason, message, okReason, okMessage string) v1.NodeCondition {
+	if slices.Contains(under, t) {
 		return v1.NodeCondition{Type: t, Status: v1.ConditionTrue, Reason: reason, Message: message}
 	}
 	return v1.NodeCondition{Type: t, Status: v1.ConditionFalse, Reason: okReason, Message: okMessage}

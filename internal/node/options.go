@@ -16,14 +16,17 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/node/config"
+	"github.com/kindred-project/kindred/internal/node/static"
 )
 
 // Options are the identity of the node and what its agent depends on.
 type Options struct {
 	// Name is the node's name, and the value of its host name label.
 	Name string
-	// Client authenticates as system:node:<Name>.
+	// Client authenticates as system:node:<Name>. If it is nil, the node runs static pods only, and without an API.
 	Client kubernetes.Interface
+	// Decode decodes the manifests of static pods. It is required if the configuration has any.
+	Decode static.Decode
 	// Endpoint is the CRI endpoint of the runtime and its images, as in unix:///run/containerd/containerd.sock.
 	Endpoint string
 	// RootDir has the volumes, logs and files of pods. Its file system must allow mounts.
@@ -44,6 +47,8 @@ type Options struct {
 	ExternalIPs func() []string
 	// ServePort is the port of the node's HTTP server in the Node object; 0 for none.
 	ServePort int32
+	// ServerCertificate returns when the certificate of that server expires; nil if it is unknown.
+	ServerCertificate func() time.Time
 	// API is where pods of this node reach the API server, if not by its Service.
 	API netip.AddrPort
 	// ClusterDNS are the cluster's DNS servers.
@@ -61,6 +66,9 @@ type Options struct {
 	// AnnouncePod makes the node and its pods forget the hardware address of a former pod with an address of this sandbox.
 	// It is nil if the pod network is not Kindred's.
 	AnnouncePod func(sandbox string) error
+	// PinnedImages returns the names of images that are never removed, in addition to those that CRI reports as pinned.
+	// Nil: there are none.
+	PinnedImages func(ctx context.Context) ([]string, error)
 	// Labels are set on the Node object at each start of the agent, Taints only when it is created.
 	Labels map[string]string
 	Taints []v1.Taint
@@ -70,16 +78,16 @@ type Options struct {
 	Version string
 	// Clock defaults to the real clock.
 	Clock clock.WithTicker
-	// Recorder records events. Defaults to one that writes them through Client.
+	// Recorder records events. Defaults to one that writes them through Client, or to the log.
 	Recorder record.EventRecorder
+
+	alone bool // there is no API
 }
 
 func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Name == "":
 		return o, errors.New("the node needs a name")
-	case o.Client == nil:
-		return o, errors.New("the node needs an API client")
 	case o.Endpoint == "":
 		return o, errors.New("the node needs the endpoint of a container runtime")
 	case o.RootDir == "":
@@ -89,11 +97,17 @@ func (o Options) withDefaults() (Options, error) {
 	case len(o.IPs) == 0:
 		return o, errors.New("the node needs an IP address")
 	}
+	if o.alone = o.Client == nil; o.alone {
+		o.Client = noAPI()
+	}
 	if o.ResolvConf == "" {
 		o.ResolvConf = "/etc/resolv.conf"
 	}
 	if o.Config == nil {
 		o.Config = config.Default()
+	}
+	if o.Decode == nil && o.Config.StaticPodPath+o.Config.StaticPodURL != "" {
+		return o, errors.New("the node has static pods and cannot decode them")
 	}
 	if o.Version == "" {
 		o.Version = version.Get().GitVersion

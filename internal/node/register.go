@@ -68,6 +68,13 @@ func (s *registration) check() {
 	}
 }
 
+// begin computes the Node as it will be registered. Static pods are admitted by it before the API can be reached.
+func (s *registration) begin(ctx context.Context) {
+	node := s.initial()
+	node.Status = s.reporter.status(ctx, &node.Status, s.options.Clock.Now())
+	s.observe(node)
+}
+
 // register makes sure that the Node exists. It retries until it succeeds or ctx ends.
 func (s *registration) register(ctx context.Context) {
 	for {
@@ -197,6 +204,9 @@ func (s *registration) keepStatus(ctx context.Context, ready func()) {
 func (s *registration) sync(ctx context.Context) (ready bool, err error) {
 	node, now := s.current(), s.options.Clock.Now()
 	status := s.reporter.status(ctx, &node.Status, now)
+	if s.options.alone {
+		return s.keep(node, status), nil
+	}
 	if sameStatus(&node.Status, &status) && now.Sub(s.sent) < s.options.Config.NodeStatusReportFrequency.Duration {
 		return isReady(node), nil
 	}
@@ -211,6 +221,15 @@ func (s *registration) sync(ctx context.Context) (ready bool, err error) {
 	s.observe(updated)
 	s.sent = now
 	return isReady(updated), nil
+}
+
+// keep stores the status of a node without an API, and reports whether the node is ready.
+func (s *registration) keep(node *v1.Node, status v1.NodeStatus) (ready bool) {
+	s.recordChanges(node.Status.Conditions, status.Conditions)
+	node = node.DeepCopy()
+	node.Status = status
+	s.observe(node)
+	return isReady(node)
 }
 
 func (s *registration) patch(ctx context.Context, node *v1.Node, status v1.NodeStatus) (*v1.Node, error) {

@@ -22,6 +22,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kindred-project/kindred/internal/node/config"
+	"github.com/kindred-project/kindred/internal/node/deviceplugin"
 )
 
 // fakeRuntime is the part of CRI that a reporter reads.
@@ -53,8 +54,12 @@ func newRegistration(client *fake.Clientset, runtime *fakeRuntime, clock *testin
 		Labels: map[string]string{"role": "all"}, Clock: clock,
 	}
 	return &registration{options: options, record: record, changed: make(chan struct{}, 1), reporter: &reporter{
+		devices: func() map[string]deviceplugin.Count {
+			return map[string]deviceplugin.Count{"example.com/device": {Capacity: 3, Allocatable: 2}}
+		},
 		shutdown: func() error { return nil },
 		inUse:    func() []v1.UniqueVolumeName { return nil },
+		pressure: func() []v1.NodeConditionType { return nil },
 		options:  options, runtime: runtime, images: runtime, version: &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.6.20"},
 		machine: machine{cpus: 2, memory: 1 << 30, disk: 1 << 40, kernel: "6.1", osImage: "Debian"},
 	}}
@@ -79,6 +84,11 @@ func TestNodeRegisters(t *testing.T) {
 	if node.Spec.PodCIDR != "10.244.0.0/24" || node.Status.DaemonEndpoints.KubeletEndpoint.Port != 10250 ||
 		node.Status.NodeInfo.ContainerRuntimeVersion != "containerd://1.6.20" || node.Status.Images[0].Names[0] != "large@sha256:2" || len(node.Status.Images[0].Names) != 5 {
 		t.Errorf("node is %+v", node)
+	}
+	for list, want := range map[*v1.ResourceList]string{&node.Status.Capacity: "3", &node.Status.Allocatable: "2"} {
+		if got := (*list)["example.com/device"]; got.String() != want {
+			t.Errorf("%s devices, want %s", got.String(), want)
+		}
 	}
 	ready := func() v1.NodeCondition { return *conditionIn(s.current().Status.Conditions, v1.NodeReady) }
 	if isReady, err := s.sync(ctx); err != nil || isReady {
@@ -201,26 +211,6 @@ func TestNodeMovesToOtherAddresses(t *testing.T) {
 		if diff := cmp.Diff(ips, got); diff != "" {
 			t.Errorf("addresses (-want +got):\n%s", diff)
 		}
-	}
-}
-
-func TestCapacity(t *testing.T) {
-	m := machine{cpus: 2, memory: 1 << 30, disk: 1000, hugePages: map[string]int64{"2Mi": 4 << 20}}
-	capacity, allocatable := m.capacity(110)
-	text := func(list v1.ResourceList) map[string]string {
-		out := map[string]string{}
-		for name, quantity := range list {
-			out[string(name)] = quantity.String()
-		}
-		return out
-	}
-	want := map[string]string{"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1k", "pods": "110", "hugepages-2Mi": "4Mi"}
-	if diff := cmp.Diff(want, text(capacity)); diff != "" {
-		t.Errorf("capacity (-want +got):\n%s", diff)
-	}
-	want["memory"], want["ephemeral-storage"] = "920Mi", "900"
-	if diff := cmp.Diff(want, text(allocatable)); diff != "" {
-		t.Errorf("allocatable (-want +got):\n%s", diff)
 	}
 }
 

@@ -85,6 +85,11 @@ func figures() []figure {
 		{name: "policies-change", what: "change of one of them", unit: "ms", target: 20, measure: inMilliseconds(policies("BenchmarkKernel/policy/500$", 100))},
 		{name: "claim", what: "claim and real pod, create to Ready, median of 20", unit: "s", target: 0.3, measure: claimToReady},
 		{name: "pod-stop", what: "real pod that obeys TERM, delete to gone, median of 20", unit: "s", target: 0.3, measure: podStop},
+		{name: "pod-start-runtime", what: "real pod, create to Ready, ÷ the same CRI calls", unit: "", target: 1.15, measure: podBesideRuntime(startOf, "create to Ready")},
+		{name: "pod-stop-runtime", what: "real pod, delete to gone, ÷ the same CRI calls", unit: "", target: 1.15, measure: podBesideRuntime(stopOf, "delete to gone")},
+		{name: "pods-100-runtime", what: "100 real pods at once, all Ready, ÷ the same CRI calls", unit: "", target: 1.25, measure: manyBesideRuntime},
+		{name: "probes-processor", what: "110 pods with a probe each second, share of a core", unit: "%", target: 5, measure: probesProcessor},
+		{name: "probes-memory", what: "the same, memory", unit: "MB", target: 25, measure: probesMemory},
 	}
 }
 

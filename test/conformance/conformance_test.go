@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/kindred-project/kindred/test/servers"
 )
 
 const (
@@ -163,7 +165,7 @@ func TestThePage(t *testing.T) {
 	upstream := record{podSpec: {Spec: podSpec, State: failed, Message: "their message"}}
 	why := causes{Upstream: map[string]string{podSpec: "their cause"}}
 	const unknown = "[sig-cli] Kubectl unknown [Conformance]"
-	got := string(page("v1.37.1", []string{otherSpec, unknown, podSpec}, kindred, upstream, why))
+	got := string(page("v1.37.1", []string{otherSpec, unknown, podSpec}, kindred, upstream, nil, why))
 	for _, line := range []string{
 		"| [sig-apps](#sig-apps) | 1 | 0 | 0 |",
 		"| **all** | **1** | **1** | **1** |",
@@ -184,5 +186,55 @@ func TestCausesNameNothingUnknown(t *testing.T) {
 	}
 	if c, err := readCauses(file, []string{podSpec}); err == nil {
 		t.Errorf("a cause of a spec that upstream does not have was read: %v", c)
+	}
+}
+
+// The results of the suite of node agents are a table of their own.
+func TestPageOfAgents(t *testing.T) {
+	agents := record{
+		otherSpec: {Spec: otherSpec, State: failed, Message: "no | pipe", Commit: "abc"},
+		podSpec:   {Spec: podSpec, State: passed, Seconds: 3, Commit: "abc"},
+	}
+	got := string(page("v1.37.1", nil, nil, nil, agents, causes{Kindred: map[string]string{podSpec: "passed, not shown"}}))
+	for _, want := range []string{
+		"## Suite of node agents", "| Pods should be updated [NodeConformance] [Conformance] | passed | abc | 3 |", `no \| pipe`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page has no %q:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "not shown") || strings.Contains(string(page("v1.37.1", nil, nil, nil, nil, causes{})), "node agents") {
+		t.Error("the page has more than was recorded")
+	}
+}
+
+// The unit of the agent is found, stopped and started with systemctl's commands.
+func TestSystemctl(t *testing.T) {
+	u := &unit{dir: t.TempDir()}
+	if err := u.serve(); err != nil {
+		t.Fatal(err)
+	}
+	defer u.close()
+	for _, variable := range u.env() {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
+	u.running, u.server = true, &servers.Server{}
+	if !strings.Contains(u.list(), "running") {
+		t.Errorf("a running unit is listed as %q", u.list())
+	}
+	for _, command := range []string{"list-units", "reset-failed", "kill"} {
+		if err := actAsSystemctl([]string{command, unitName}); err != nil {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+	if strings.Contains(u.list(), "running") {
+		t.Errorf("a unit that was killed is listed as %q", u.list())
+	}
+	if err := actAsSystemctl([]string{"restart", unitName}); err == nil {
+		t.Error("a unit without a program was started")
+	}
+	if err := actAsSystemctl([]string{"unknown"}); err == nil {
+		t.Error("an unknown command succeeded")
 	}
 }

@@ -20,6 +20,10 @@ import (
 // cluster is a cluster for the suite to run against.
 type cluster struct {
 	kubeconfig string
+	// dir, env and flags are those of a suite that needs them; see [suite].
+	dir   string
+	env   []string
+	flags []string
 	// load adds images to the node.
 	load func(ctx context.Context, archives []suiteimages.Archive) error
 	// hosts are the directories in which its runtimes look for mirrors of registries.

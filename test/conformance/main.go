@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,6 +26,7 @@ const defaultBinary = "../../bin/kindred"
 // run has the settings of the flags.
 type run struct {
 	selection
+	suite       string
 	binary, dir string
 	against     string
 	runtime     string
@@ -38,6 +40,13 @@ type run struct {
 }
 
 func main() {
+	if filepath.Base(os.Args[0]) == systemctl {
+		if err := actAsSystemctl(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := realMain(); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(1)
@@ -60,6 +69,7 @@ func parse() (*run, error) {
 	r := &run{}
 	flag.StringVar(&r.binary, "kindred", defaultBinary, "the binary to test; \"make build\" makes it")
 	flag.StringVar(&r.dir, "dir", ".", "the directory of this module: what it builds is kept in its bin")
+	flag.StringVar(&r.suite, "suite", clusterSuite, "which of upstream's suites to run: that of a cluster, or that of a node's agent")
 	flag.StringVar(&r.focus, "focus", "", "run the specs whose names match this regular expression")
 	flag.StringVar(&r.skip, "skip", "", "but not those that match this one")
 	flag.StringVar(&r.file, "specs", "", "run the specs that this file lists")
@@ -76,6 +86,10 @@ func parse() (*run, error) {
 	switch {
 	case flag.NArg() > 0:
 		return nil, fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	case r.suite != clusterSuite && r.suite != nodeSuite:
+		return nil, fmt.Errorf("SUITE is cluster or node, not %q", r.suite)
+	case r.suite == nodeSuite && (r.against != "kindred" || r.simulated > 0):
+		return nil, errors.New("the suite of node agents runs on a real node of Kindred")
 	case r.against != "kindred" && r.against != "upstream":
 		return nil, fmt.Errorf("AGAINST is kindred or upstream, not %q", r.against)
 	case r.runtime != "built" && r.runtime != "system":
@@ -100,7 +114,7 @@ func (r *run) run(ctx context.Context) error {
 		return err
 	}
 	candidates := all
-	if r.every {
+	if r.every || r.suite == nodeSuite {
 		if candidates, err = r.suiteSpecs(ctx); err != nil {
 			return err
 		}
@@ -139,7 +153,7 @@ func (r *run) run(ctx context.Context) error {
 // cluster.
 func (r *run) test(ctx context.Context, specs []string) (results []result, err error) {
 	bin := filepath.Join(r.dir, "bin")
-	programs, err := buildPrograms(ctx, r.dir, bin)
+	programs, err := buildPrograms(ctx, r.dir, bin, r.suite)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +202,11 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 			fmt.Printf("run %d of %d\n", i+1, r.repeat)
 			out = filepath.Join(r.out, fmt.Sprintf("run-%d", i+1))
 		}
-		s := suite{programs: programs, kubeconfig: cluster.kubeconfig, processes: r.processes, out: out}
+		flags := cluster.flags
+		if r.suite == clusterSuite {
+			flags = clusterFlags(cluster.kubeconfig, programs.kubectl, out)
+		}
+		s := suite{programs: programs, dir: cluster.dir, env: cluster.env, flags: flags, processes: r.processes, out: out}
 		results, err := s.run(ctx, specs)
 		if err != nil {
 			return nil, err
@@ -219,6 +237,9 @@ func (r *run) system(ctx context.Context, bin string) (system, error) {
 		return buildUpstream(ctx, r.dir, containerd)
 	}
 	k := kindred{binary: r.binary, containerd: containerd, simulated: r.simulated}
+	if r.suite == nodeSuite {
+		return nodeCluster{k}, nil
+	}
 	if !r.two || r.simulated > 0 {
 		return k, nil
 	}
@@ -242,7 +263,7 @@ func (r *run) keep(logs []string) error {
 
 // writeDown adds the results to the record and writes docs/conformance.md.
 func (r *run) writeDown(all []string, kubernetes module, results []result, commit string) error {
-	kindred, upstream := filepath.Join(r.dir, "results.json"), filepath.Join(r.dir, "results-upstream.json")
+	kindred, upstream, node := filepath.Join(r.dir, "results.json"), filepath.Join(r.dir, "results-upstream.json"), filepath.Join(r.dir, "results-node.json")
 	ours, err := readRecord(kindred)
 	if err != nil {
 		return err
@@ -251,11 +272,18 @@ func (r *run) writeDown(all []string, kubernetes module, results []result, commi
 	if err != nil {
 		return err
 	}
-	why, err := readCauses(filepath.Join(r.dir, "causes.yaml"), all)
+	agents, err := readRecord(node)
+	if err != nil {
+		return err
+	}
+	why, err := readCauses(filepath.Join(r.dir, "causes.yaml"), slices.Concat(all, agents.specs()))
 	if err != nil {
 		return err
 	}
 	switch {
+	case r.suite == nodeSuite:
+		agents.add(results, commit, "")
+		err = agents.write(node)
 	case r.against == "upstream":
 		theirs.add(results, "", "")
 		err = theirs.write(upstream)
@@ -267,7 +295,7 @@ func (r *run) writeDown(all []string, kubernetes module, results []result, commi
 		err = ours.write(kindred)
 	}
 	return errors.Join(err,
-		os.WriteFile(filepath.Join(r.dir, "../../docs/conformance.md"), page(kubernetes.Version, all, ours, theirs, why), 0o644))
+		os.WriteFile(filepath.Join(r.dir, "../../docs/conformance.md"), page(kubernetes.Version, all, ours, theirs, agents, why), 0o644))
 }
 
 // commitOf returns the current commit, with "-dirty" if files other than those that a run writes

@@ -54,7 +54,7 @@ func readCauses(file string, all []string) (causes, error) {
 }
 
 // page returns the content of docs/conformance.md.
-func page(version string, all []string, kindred, upstream record, why causes) []byte {
+func page(version string, all []string, kindred, upstream, agents record, why causes) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, pageHead, len(all), version)
 	results := make([]result, 0, len(all))
@@ -69,7 +69,29 @@ func page(version string, all []string, kindred, upstream record, why causes) []
 			writeRow(&b, r, latest(upstream, r.Spec), why)
 		}
 	}
+	writeAgents(&b, agents, why)
 	return b.Bytes()
+}
+
+const agentsHead = `
+## Suite of node agents
+
+The latest result of each spec of upstream's suite of node agents (test/e2e_node) that was run, with ` + "`make conformance SUITE=node`" + `, on the
+agent of Kindred's real node. A spec that this machine cannot run skips itself, and is not listed.
+
+| spec | | seen on | s | upstream | why |
+|---|---|---|---:|---|---|
+`
+
+// writeAgents writes the table of the suite of node agents, if it was run.
+func writeAgents(b *bytes.Buffer, agents record, why causes) {
+	if len(agents) == 0 {
+		return
+	}
+	b.WriteString(agentsHead)
+	for _, name := range agents.specs() {
+		writeRow(b, agents[name], latest(nil, name), why)
+	}
 }
 
 // latest returns the recorded result of a spec, or notRun.

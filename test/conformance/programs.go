@@ -28,14 +28,26 @@ type programs struct {
 	ginkgo, suite, kubectl string
 }
 
-// buildPrograms builds the programs in bin, in the versions that the module in dir requires.
-func buildPrograms(ctx context.Context, dir, bin string) (p programs, err error) {
+// The suites of upstream: that of clusters, and that of node agents.
+const (
+	clusterSuite = "cluster"
+	nodeSuite    = "node"
+)
+
+// suitePrograms are the programs of the suites.
+var suitePrograms = map[string]servers.Program{
+	clusterSuite: {Name: "e2e.test", Package: "k8s.io/kubernetes/test/e2e", LDFlags: servers.UpstreamStamp, Tests: true},
+	nodeSuite:    {Name: "e2e_node.test", Package: "k8s.io/kubernetes/test/e2e_node", LDFlags: servers.UpstreamStamp, Tests: true},
+}
+
+// buildPrograms builds the programs of a suite in bin, in the versions that the module in dir requires.
+func buildPrograms(ctx context.Context, dir, bin, suite string) (p programs, err error) {
 	for _, program := range []struct {
 		path *string
 		servers.Program
 	}{
 		{&p.ginkgo, servers.Program{Name: "ginkgo", Package: "github.com/onsi/ginkgo/v2/ginkgo", LDFlags: "-s -w"}},
-		{&p.suite, servers.Program{Name: "e2e.test", Package: "k8s.io/kubernetes/test/e2e", LDFlags: servers.UpstreamStamp, Tests: true}},
+		{&p.suite, suitePrograms[suite]},
 		{&p.kubectl, servers.Program{Name: "kubectl", Package: "k8s.io/kubernetes/cmd/kubectl", LDFlags: servers.UpstreamStamp}},
 	} {
 		if *program.path, err = program.Build(ctx, dir, bin); err != nil {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 )
@@ -93,6 +94,9 @@ func (r record) add(results []result, commit, nodes string) {
 		r[one.Spec] = one
 	}
 }
+
+// specs returns the names of the recorded specs, in order.
+func (r record) specs() []string { return slices.Sorted(maps.Keys(r)) }
 
 func (r record) write(file string) error {
 	all := make([]result, 0, len(r))

@@ -42,7 +42,7 @@ func conformanceSpecs(kubernetes string) ([]string, error) {
 
 // suiteSpecs returns the names of all specs of the suite, as ginkgo reports them without running them.
 func (r *run) suiteSpecs(ctx context.Context) ([]string, error) {
-	programs, err := buildPrograms(ctx, r.dir, filepath.Join(r.dir, "bin"))
+	programs, err := buildPrograms(ctx, r.dir, filepath.Join(r.dir, "bin"), r.suite)
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,11 @@ func (r *run) suiteSpecs(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(out)
-	cmd := exec.CommandContext(ctx, programs.ginkgo, "--dry-run", "--silence-skips", "--output-dir="+out, "--json-report=report.json",
-		programs.suite, "--", "--provider=skeleton", "--kubeconfig="+os.DevNull)
+	args := []string{"--dry-run", "--silence-skips", "--output-dir=" + out, "--json-report=report.json", programs.suite, "--"}
+	if r.suite == clusterSuite {
+		args = append(args, "--provider=skeleton", "--kubeconfig="+os.DevNull)
+	}
+	cmd := exec.CommandContext(ctx, programs.ginkgo, args...)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("list the specs of the suite: %w: %s", err, firstLines(string(text)))
 	}

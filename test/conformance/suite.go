@@ -25,7 +25,11 @@ import (
 // suite is upstream's suite, ready to run against a cluster.
 type suite struct {
 	programs
-	kubeconfig string
+	// dir is its working directory, and env what is added to its environment.
+	dir string
+	env []string
+	// flags follow those that all suites have.
+	flags []string
 	// processes is how many specs run in parallel. Specs marked Serial run alone.
 	processes int
 	// out is the directory for reports and logs.
@@ -43,6 +47,7 @@ func (s suite) run(ctx context.Context, specs []string) ([]result, error) {
 	}
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, s.ginkgo, s.arguments(specs)...)
+	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), s.env...)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(os.Stdout, log), io.MultiWriter(os.Stderr, log)
 	// On an interrupt ginkgo cleans up and writes its results. Its children are in a process group,
 	// so that all can be killed if that takes too long.
@@ -65,7 +70,7 @@ func (s suite) run(ctx context.Context, specs []string) ([]result, error) {
 
 // arguments returns ginkgo's arguments and, after "--", the suite's.
 func (s suite) arguments(specs []string) []string {
-	return []string{
+	return append([]string{
 		"--procs=" + strconv.Itoa(s.processes),
 		"--timeout=24h",
 		"--no-color",
@@ -76,13 +81,19 @@ func (s suite) arguments(specs []string) []string {
 		"--junit-report=junit.xml",
 		s.suite,
 		"--",
-		"--kubeconfig=" + s.kubeconfig,
-		"--kubectl-path=" + s.kubectl,
+	}, s.flags...)
+}
+
+// clusterFlags are the flags of the suite of clusters.
+func clusterFlags(kubeconfig, kubectl, out string) []string {
+	return []string{
+		"--kubeconfig=" + kubeconfig,
+		"--kubectl-path=" + kubectl,
 		"--provider=skeleton",
 		"--dns-domain=cluster.local",
 		"--num-nodes=-1",
 		"--disable-log-dump",
-		"--e2e-output-dir=" + s.out,
+		"--e2e-output-dir=" + out,
 	}
 }
 

@@ -5,10 +5,13 @@ package servers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -64,6 +67,18 @@ func (s *Server) CheckRunning() error {
 		ended = append(ended, p.checkRunning())
 	}
 	return errors.Join(ended...)
+}
+
+// RuntimeEndpoint returns the CRI endpoint of the node of Kindred's cluster with this data directory.
+func RuntimeEndpoint(data string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(data, "kindred.json"))
+	if err != nil {
+		return "", err
+	}
+	var instance struct {
+		ContainerRuntime string `json:"containerRuntime"`
+	}
+	return instance.ContainerRuntime, json.Unmarshal(text, &instance)
 }
 
 // connect sets the client configuration of the server.

@@ -93,7 +93,7 @@ func (p *Plugin) admitMirror(ctx context.Context, r request) error {
 	if err := p.admitOwner(ctx, r, pod); err != nil {
 		return err
 	}
-	resource, err := apiReference(pod)
+	resource, err := APIReference(pod)
 	if err != nil {
 		return r.refuse("error checking mirror pod for API references: %w", err)
 	}
@@ -164,8 +164,8 @@ func admitPodStatus(r request) error {
 	}
 }
 
-// apiReference returns the resource of an API object that a pod refers to, or "".
-func apiReference(pod *corev1.Pod) (string, error) {
+// APIReference returns the resource of an API object that a pod refers to, or "".
+func APIReference(pod *corev1.Pod) (string, error) {
 	refs := node.ReferencesOf(pod)
 	switch {
 	case refs.ServiceAccount != "":

@@ -39,6 +39,10 @@ const (
 	managedByLabel = "endpoints.kubernetes.io/managed-by"
 	// overCapacity is the value of the annotation of truncated Endpoints.
 	overCapacity = "truncated"
+	// staleDelay is the delay before a retry with a stale cache. That is no error: a Service and its pods
+	// change faster than the cache follows the controller's own writes. Changes of Endpoints by other
+	// clients do not wake the controller.
+	staleDelay = 50 * time.Millisecond
 )
 
 // Add registers the controller. It watches Services, the pods that they select, deletions of
@@ -93,7 +97,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	changed := r.triggers.ComputeEndpointLastChangeTriggerTime(service.Namespace, service, selected)
-	return ctrl.Result{}, r.write(ctx, service, current, wanted(service, selected, current, changed))
+	err = r.write(ctx, service, current, wanted(service, selected, current, changed))
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return ctrl.Result{RequeueAfter: staleDelay}, nil
+	}
+	return ctrl.Result{}, err
 }
 
 // wanted returns the desired Endpoints. current holds the existing ones, or is empty.
@@ -124,8 +132,7 @@ func wanted(service *corev1.Service, selected []*corev1.Pod, current *corev1.End
 	return out
 }
 
-// write creates or updates the Endpoints if they have changed. A conflict is an error and so is
-// retried: changes of Endpoints by other clients do not wake the controller.
+// write creates or updates the Endpoints if they have changed.
 func (r *reconciler) write(ctx context.Context, service *corev1.Service, current, wanted *corev1.Endpoints) error {
 	if current.ResourceVersion == "" {
 		err := r.client.Create(ctx, wanted)

@@ -185,3 +185,34 @@ func TestServicesWithoutSelectorAreLeftAlone(t *testing.T) {
 	_, err := newReconciler(w.Env()).Reconcile(ctx, ctrl.Request{NamespacedName: key})
 	w.Must(err)
 }
+
+// TestStaleCache lets the cache lag behind the controller's own create and update, which is no error.
+func TestStaleCache(t *testing.T) {
+	w := controltest.New(t, newService())
+	r := newReconciler(w.Env())
+	again := func() bool {
+		t.Helper()
+		result, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: key})
+		w.Must(err)
+		return result.RequeueAfter != 0
+	}
+	w.Sync()
+	if again() {
+		t.Error("requeued after a create")
+	}
+	if !again() {
+		t.Error("not requeued though the cache lacks the Endpoints that exist")
+	}
+	w.Sync()
+	for i, want := range []bool{false, true} {
+		w.Must(w.API.Create(ctx, newPod(fmt.Sprint("p", i), fmt.Sprintf("10.1.0.%d", i), true)))
+		w.Sync(&corev1.PodList{})
+		if got := again(); got != want {
+			t.Errorf("requeued after update %d: %v, want %v", i, got, want)
+		}
+	}
+	w.Sync()
+	if again() || len(w.Events()) != 0 {
+		t.Errorf("events %v, or another requeue", w.Events())
+	}
+}

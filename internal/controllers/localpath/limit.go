@@ -6,30 +6,21 @@ package localpath
 import (
 	"errors"
 	"path/filepath"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-)
 
-// choosing is held between the choice of a project and its first use.
-var choosing sync.Mutex
+	"github.com/kindred-project/kindred/internal/projectquota"
+)
 
 // limit limits the size of a volume's directory, which is new and empty, or was when this was first done. It
 // reports whether the file system can do that.
 func (d directories) limit(name string, size int64) (limited bool, err error) {
-	p, err := openProject(filepath.Join(d.root, name))
+	p, err := projectquota.Open(filepath.Join(d.root, name))
 	if p == nil || err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	choosing.Lock()
-	defer choosing.Unlock()
-	if !p.isOwn() {
-		if err := p.create(); err != nil {
-			return false, err
-		}
-	}
-	return true, p.limit(size)
+	defer func() { err = errors.Join(err, p.Close()) }()
+	return true, p.Claim(size)
 }
 
 // raise changes the limit of a volume's directory, if it has one.
@@ -37,27 +28,27 @@ func (d directories) raise(v *corev1.PersistentVolume, size int64) (err error) {
 	if err := d.check(v); err != nil {
 		return err
 	}
-	p, err := openProject(v.Spec.Local.Path)
+	p, err := projectquota.Open(v.Spec.Local.Path)
 	if p == nil || err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	if !p.isOwn() {
+	defer func() { err = errors.Join(err, p.Close()) }()
+	if !p.IsOwn() {
 		return nil
 	}
-	return p.limit(size)
+	return p.Limit(size)
 }
 
 // unlimit removes the limit of a directory whose files are about to be removed, so that its project is unused
 // afterwards.
 func unlimit(path string) (err error) {
-	p, err := openProject(path)
+	p, err := projectquota.Open(path)
 	if p == nil || err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
-	if !p.isOwn() {
+	defer func() { err = errors.Join(err, p.Close()) }()
+	if !p.IsOwn() {
 		return nil
 	}
-	return p.limit(0)
+	return p.Limit(0)
 }

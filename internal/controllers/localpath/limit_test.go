@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/projectquota"
 )
 
 // makers are the commands that make file systems with project quotas.
@@ -107,57 +109,14 @@ func testLimitBelow(t *testing.T, root string) {
 		}
 	}
 	must(os.Mkdir(root, rootMode))
-	p, err := openProject(root)
+	p, err := projectquota.Open(root)
 	must(err)
-	defer func() { must(p.close()) }()
-	must(p.join(id))
-	must(p.limit(limit))
+	defer func() { must(p.Close()) }()
+	must(p.Join(id))
+	must(p.Limit(limit))
 	testLimit(t, root)
-	if quota, err := p.quota(id); err != nil || quota.HardBlocks != limit/quotaBlockSize {
-		t.Errorf("limit of the administrator's project: %d KiB, want %d; %v", quota.HardBlocks, limit/quotaBlockSize, err)
-	}
-}
-
-// TestIsOwn: the limit of a project is changed only if it was created for the directory.
-func TestIsOwn(t *testing.T) {
-	const path = "/data/volumes/pvc-1"
-	own := firstID(path)
-	of := func(id uint32) fsxattr { return fsxattr{ID: id, Flags: inherit} }
-	for name, test := range map[string]struct {
-		dir, parent fsxattr
-		want        bool
-	}{
-		"no project":               {fsxattr{}, fsxattr{}, false},
-		"project 0, inherited":     {of(0), of(0), false},
-		"own":                      {of(own), fsxattr{}, true},
-		"own, as others were used": {of(own + candidates - 1), fsxattr{}, true},
-		"own below a project":      {of(own), of(42), true},
-		"of the parent":            {of(42), of(42), false},
-		"of the parent, by chance what create chooses": {of(own), of(own), false},
-		"of the parent as it was":                      {of(42), fsxattr{}, false},
-		"of another directory, by a restoration":       {of(firstID("/data/volumes/pvc-2")), fsxattr{}, false},
-		"below what create chooses":                    {of(own - 1), fsxattr{}, false},
-		"above what create chooses":                    {of(own + candidates), fsxattr{}, false},
-		"not inherited by its files":                   {fsxattr{ID: own}, fsxattr{}, false},
-	} {
-		if got := isOwn(path, test.dir, test.parent); got != test.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
-// TestIsUsed: each limit is one that an administrator may have set.
-func TestIsUsed(t *testing.T) {
-	for name, quota := range map[string]dqblk{
-		"space": {Space: 1}, "files": {Files: 1}, "limit": {HardBlocks: 1}, "soft limit": {SoftBlocks: 1},
-		"limit of files": {HardFiles: 1}, "soft limit of files": {SoftFiles: 1},
-	} {
-		if !quota.isUsed() {
-			t.Errorf("%s: not used", name)
-		}
-	}
-	if (dqblk{BlockTime: 1, Valid: 1}).isUsed() {
-		t.Error("used without files or limits")
+	if got, err := p.SizeLimit(); err != nil || got != limit {
+		t.Errorf("limit of the administrator's project: %d, want %d; %v", got, limit, err)
 	}
 }
 
@@ -188,29 +147,20 @@ func testLimit(t *testing.T, root string) {
 	about(t, "expanded volume", room(t, v.Spec.Local.Path), 3072)
 
 	// The project is unused when the volume is removed.
-	p, err := openProject(v.Spec.Local.Path)
+	p, err := projectquota.Open(v.Spec.Local.Path)
 	b.Must(err)
-	id := p.attr.ID
-	b.Must(p.close())
+	id := p.ID()
+	b.Must(p.Close())
 	b.Must(b.real.remove(v))
-	p, err = openProject(other)
+	p, err = projectquota.Open(other)
 	b.Must(err)
-	defer func() { b.Must(p.close()) }()
+	defer func() { b.Must(p.Close()) }()
 	for range 100 { // XFS frees files in the background
-		quota, err := p.quota(id)
-		if b.Must(err); !quota.isUsed() {
+		used, err := p.IsUsed(id)
+		if b.Must(err); !used {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	t.Errorf("project %d of the removed volume is still used", id)
-}
-
-// TestNoLimit: a file system without project quotas has no projects.
-func TestNoLimit(t *testing.T) {
-	for _, dir := range []string{t.TempDir(), "/proc", "/dev"} {
-		if p, err := openProject(dir); p != nil || err != nil {
-			t.Errorf("%s: project %v, %v", dir, p, err)
-		}
-	}
 }

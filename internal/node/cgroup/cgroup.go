@@ -46,14 +46,26 @@ type hierarchy interface {
 	create(path string, limits *runtimeapi.LinuxContainerResources) error
 	// limits reads the cgroup's limits: -1 for no limit, 0 if the cgroup does not exist.
 	limits(path string) (quota, memory int64)
-	// usage returns what the processes of the cgroup and of its children use.
-	usage(path string) (Usage, error)
+	// sample returns what the processes of the cgroup and of its children use, and allLimits what they may use.
+	sample(path string) (Sample, error)
+	allLimits(path string) Limits
+	// child returns the cgroup of a container in that of its pod.
+	child(path, id string) (string, error)
+	// memoryDir and pids return the directory of the controller memory, and pids.
+	memoryDir(path string) string
+	pids(path string) string
 	// remove removes the cgroup and its children.
 	remove(path string) error
+	// dirs returns the directories of the cgroup, which need not exist.
+	dirs(path string) []string
 }
 
 // Manager creates and removes the cgroups of pods. It implements pod.Cgroups.
 type Manager struct {
+	// Unlimited reports whether the CPU limit of a pod is not enforced, because it has CPUs of its own. If it is nil, all
+	// are enforced. It is set before the first pod.
+	Unlimited func(uid types.UID) bool
+
 	parent string
 	tree   hierarchy
 
@@ -85,6 +97,9 @@ func newIn(root, parent string) *Manager {
 	return m
 }
 
+// IsV2 reports whether the machine has only the unified hierarchy.
+func IsV2() bool { return detectV2("/sys/fs/cgroup") != nil }
+
 // Ensure implements pod.Cgroups.
 func (m *Manager) Ensure(p *v1.Pod) (string, error) {
 	return m.set(p, func(_ string, limits *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
@@ -113,7 +128,11 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 	}
 	class := qos.GetPodQOS(p)
 	path := m.path(class, p.UID)
-	if err := m.tree.create(path, choose(path, limitsOf(p, class))); err != nil {
+	limits := limitsOf(p, class)
+	if m.Unlimited != nil && m.Unlimited(p.UID) {
+		limits.CpuQuota = 0
+	}
+	if err := m.tree.create(path, choose(path, limits)); err != nil {
 		return "", fmt.Errorf("failed to ensure that the pod: %s cgroups exist and are correctly applied: %w", p.UID, err)
 	}
 	if class != v1.PodQOSBurstable {
@@ -178,27 +197,11 @@ func limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResourc
 		return &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(0)}
 	}
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-		if !isLimited(p, name) {
+		if !criconfig.IsLimited(p, name) {
 			delete(limits, name)
 		}
 	}
 	return criconfig.LinuxResources(requests, limits)
-}
-
-func isLimited(p *v1.Pod, name v1.ResourceName) bool {
-	if p.Spec.Resources != nil {
-		if limit, ok := p.Spec.Resources.Limits[name]; ok && !limit.IsZero() {
-			return true
-		}
-	}
-	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			if limit := list[i].Resources.Limits[name]; limit.IsZero() {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // removeTree removes a cgroup and its children, leaves first. The kernel removes their files.

@@ -4,17 +4,15 @@
 package cgroup
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/kubectl/pkg/util/qos"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 )
 
 // Usage is what the processes of a cgroup use.
@@ -30,55 +28,38 @@ var ErrNone = errors.New("there are no pod-level cgroups")
 
 // Usage returns what a pod uses.
 func (m *Manager) Usage(p *v1.Pod) (Usage, error) {
+	s, err := m.Sample(m.Path(p))
+	return s.Usage, err
+}
+
+// PodsMemory returns the working set of all pods together and the limit that LimitPods has set.
+func (m *Manager) PodsMemory() (used, limit int64, err error) {
 	if m.tree == nil {
-		return Usage{}, ErrNone
+		return 0, 0, ErrNone
 	}
-	return m.tree.usage(m.path(qos.GetPodQOS(p), p.UID))
+	_, limit = m.tree.limits(m.parent)
+	if limit <= 0 {
+		return 0, 0, fmt.Errorf("the memory of pods is not limited in cgroup %s", m.parent)
+	}
+	sample, err := m.tree.sample(m.parent)
+	return int64(sample.Usage.Memory), limit, err
+}
+
+// LimitPods limits the memory of all pods together, and gives them CPU shares. limited is false if pods have no cgroups.
+// The kernel may refuse a memory limit below what pods use.
+func (m *Manager) LimitPods(cpuMilli, memory int64) (limited bool, err error) {
+	if m.tree == nil {
+		return false, nil
+	}
+	return true, m.tree.create(m.parent, &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(cpuMilli), MemoryLimitInBytes: memory})
 }
 
 // MachineUsage returns what all processes of the machine use.
 func MachineUsage() (Usage, error) { return machineUsageIn("/sys/fs/cgroup") }
 
 func machineUsageIn(root string) (Usage, error) {
-	for _, tree := range []hierarchy{detectV2(root), detectV1(root)} {
-		if tree != nil {
-			return tree.usage("/")
-		}
-	}
-	return Usage{}, fmt.Errorf("%s has no cgroups with CPU and memory", root)
-}
-
-func (t version2) usage(path string) (Usage, error) {
-	dir := filepath.Join(t.root, path)
-	cpu, err := fields(dir, "cpu.stat", "usage_usec")
-	if err != nil {
-		return Usage{}, err
-	}
-	memory, err := fields(dir, "memory.stat", "anon", "file", "inactive_file")
-	if err != nil {
-		return Usage{}, err
-	}
-	// The root has no memory.current. Its processes use anonymous and file pages.
-	total, err := number(dir, "memory.current")
-	if errors.Is(err, os.ErrNotExist) {
-		total, err = memory["anon"]+memory["file"], nil
-	}
-	return Usage{CPU: time.Duration(cpu["usage_usec"]) * time.Microsecond, Memory: workingSet(total, memory["inactive_file"])}, err
-}
-
-func (t version1) usage(path string) (Usage, error) {
-	// cpuacct is usually mounted together with cpu, and always beside it.
-	cpu, err := number(filepath.Join(filepath.Dir(t.cpu), "cpuacct", path), "cpuacct.usage")
-	if err != nil {
-		return Usage{}, err
-	}
-	dir := filepath.Join(t.memory, path)
-	total, err := number(dir, "memory.usage_in_bytes")
-	if err != nil {
-		return Usage{}, err
-	}
-	memory, err := fields(dir, "memory.stat", "total_inactive_file")
-	return Usage{CPU: time.Duration(cpu), Memory: workingSet(total, memory["total_inactive_file"])}, err
+	s, err := machineSampleIn(root)
+	return s.Usage, err
 }
 
 // workingSet returns the usage without inactive file pages. The two are not read at the same moment, so
@@ -96,30 +77,4 @@ func number(dir, file string) (uint64, error) {
 		return 0, err
 	}
 	return strconv.ParseUint(text, 10, 64)
-}
-
-// fields reads fields of a file with lines of a name and a number. All must be there.
-func fields(dir, name string, wanted ...string) (map[string]uint64, error) {
-	file, err := os.Open(filepath.Join(dir, name))
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	found := map[string]uint64{}
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		field, value, _ := strings.Cut(lines.Text(), " ")
-		for _, w := range wanted {
-			if field != w {
-				continue
-			}
-			if found[field], err = strconv.ParseUint(value, 10, 64); err != nil {
-				return nil, fmt.Errorf("%s: %s: %w", file.Name(), field, err)
-			}
-		}
-	}
-	if len(found) < len(wanted) {
-		return nil, fmt.Errorf("%s does not have all of %s", file.Name(), strings.Join(wanted, ", "))
-	}
-	return found, lines.Err()
 }

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -97,7 +98,15 @@ func setResourceDefaults(c *kubeletv1beta1.KubeletConfiguration) {
 		c.CPUCFSQuotaPeriod = &metav1.Duration{Duration: 100 * time.Millisecond}
 	}
 	if c.EvictionHard == nil {
-		c.EvictionHard = evictionHard
+		c.EvictionHard = maps.Clone(evictionHard)
+	}
+	set(&c.MergeDefaultEvictionSettings, ptr.To(false))
+	if *c.MergeDefaultEvictionSettings {
+		for signal, value := range evictionHard {
+			if _, ok := c.EvictionHard[signal]; !ok {
+				c.EvictionHard[signal] = value
+			}
+		}
 	}
 	setDefault(&c.EvictionPressureTransitionPeriod, 5*time.Minute)
 	set(&c.LocalStorageCapacityIsolation, ptr.To(true))

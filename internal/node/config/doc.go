@@ -13,6 +13,8 @@ import (
 // Configuration is the configuration of a node's agent, with defaults.
 type Configuration struct {
 	kubeletv1beta1.KubeletConfiguration
+	// set has the fields that the file sets.
+	set map[string]bool
 	// Ignored has a line for each field of the file that has no effect.
 	Ignored []string
 }
@@ -23,6 +25,9 @@ func Default() *Configuration {
 	setDefaults(&c.KubeletConfiguration)
 	return c
 }
+
+// IsSet reports whether a file sets a field, by its JSON name.
+func (c *Configuration) IsSet(field string) bool { return c.set[field] }
 
 // LogMaxSize returns the size in bytes at which the log of a container is rotated.
 func (c *Configuration) LogMaxSize() int64 {

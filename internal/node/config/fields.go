@@ -3,35 +3,53 @@
 
 package config
 
-// withoutEffect has the fields of KubeletConfiguration that are accepted and have no effect, and the reason.
-var withoutEffect = map[string]string{
-	"address":                      "the agent listens on the node's address",
-	"clusterDNS":                   "the cluster's DNS server is part of Kindred; see --no-dns",
-	"containerRuntimeEndpoint":     "use --container-runtime-endpoint",
-	"imageServiceEndpoint":         "use --container-runtime-endpoint",
-	"contentType":                  "the agent's client chooses its encoding",
-	"enableContentionProfiling":    "profiles are served as KINDRED_PPROF says",
-	"eventBurst":                   "events are not limited by the agent",
-	"eventRecordQPS":               "events are not limited by the agent",
-	"hairpinMode":                  "the pod network decides it",
-	"iptablesDropBit":              "kubelets stopped using it",
-	"iptablesMasqueradeBit":        "kubelets stopped using it",
-	"kernelMemcgNotification":      "memory is measured every ten seconds, and every second near a threshold",
-	"kubeAPIBurst":                 "the agent's client has no limit",
-	"kubeAPIQPS":                   "the agent's client has no limit",
-	"kubeletCgroups":               "the agent is part of the process of the cluster",
-	"logging":                      "logs are written as by the other parts of the process",
-	"makeIPTablesUtilChains":       "kubelets stopped using it",
-	"maxOpenFiles":                 "the agent is part of the process of the cluster",
-	"podCIDR":                      "use --pod-cidr",
-	"runOnce":                      "deprecated in kubelets",
-	"serverTLSBootstrap":           "the certificate of the agent's server is issued and renewed by the cluster",
-	"rotateCertificates":           "the agent's certificates are always renewed",
-	"showHiddenMetricsForVersion":  "no hidden metrics are served",
-	"systemCgroups":                "processes outside of pods are not moved to another cgroup",
-	"tlsCertFile":                  "the certificate of the agent's server is issued and renewed by the cluster",
-	"tlsPrivateKeyFile":            "the certificate of the agent's server is issued and renewed by the cluster",
-	"tracing":                      "the agent writes no traces",
-	"volumePluginDir":              "FlexVolumes are not supported",
-	"enableControllerAttachDetach": "the controller always attaches volumes",
+// field is a field that is accepted and has no effect.
+type field struct {
+	// reason is why, or what to use instead.
+	reason string
+	// asUpstream is upstream's default. Tools write it out, and nothing is lost then.
+	asUpstream any
+}
+
+const (
+	partOfCluster  = "the agent is a part of the cluster's process"
+	notLimited     = "the agent does not limit its requests"
+	ownCertificate = "the cluster issues and renews the certificate of the agent's server"
+	notUsed        = "kubelets do not use it any more"
+	useEndpoint    = "use --container-runtime-endpoint"
+)
+
+// withoutEffect has the fields of KubeletConfiguration without effect.
+var withoutEffect = map[string]field{
+	"address":                      {"the agent listens on the node's address", "0.0.0.0"},
+	"clusterDNS":                   {"the cluster's DNS server is part of Kindred; see --no-dns", nil},
+	"containerRuntimeEndpoint":     {useEndpoint, "unix:///run/containerd/containerd.sock"},
+	"imageServiceEndpoint":         {useEndpoint, nil},
+	"contentType":                  {"the agent's client chooses its encoding", "application/vnd.kubernetes.protobuf"},
+	"enableContentionProfiling":    {"contention is not profiled", nil},
+	"enableControllerAttachDetach": {"the controller always attaches volumes", true},
+	"eventBurst":                   {notLimited, 100.0},
+	"eventRecordQPS":               {notLimited, 50.0},
+	"hairpinMode":                  {"the pod network decides it", "promiscuous-bridge"},
+	"iptablesDropBit":              {notUsed, 15.0},
+	"iptablesMasqueradeBit":        {notUsed, 14.0},
+	"kernelMemcgNotification":      {"memory is measured periodically", nil},
+	"kubeAPIBurst":                 {notLimited, 100.0},
+	"kubeAPIQPS":                   {notLimited, 50.0},
+	"kubeletCgroups":               {partOfCluster, nil},
+	"kubeReservedCgroup":           {"enforceNodeAllocatable limits only pods", nil},
+	"systemReservedCgroup":         {"enforceNodeAllocatable limits only pods", nil},
+	"logging":                      {partOfCluster, nil},
+	"makeIPTablesUtilChains":       {notUsed, true},
+	"maxOpenFiles":                 {partOfCluster, 1000000.0},
+	"podCIDR":                      {"use --pod-cidr", nil},
+	"rotateCertificates":           {ownCertificate, true},
+	"runOnce":                      {"it is deprecated in kubelets", nil},
+	"serverTLSBootstrap":           {ownCertificate, nil},
+	"showHiddenMetricsForVersion":  {"no hidden metrics are served", nil},
+	"systemCgroups":                {"processes outside of pods are not moved to another cgroup", nil},
+	"tlsCertFile":                  {ownCertificate, nil},
+	"tlsPrivateKeyFile":            {ownCertificate, nil},
+	"tracing":                      {"the agent writes no traces", nil},
+	"volumePluginDir":              {"FlexVolumes are not supported", "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"},
 }

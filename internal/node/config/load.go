@@ -6,7 +6,10 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -28,6 +31,12 @@ func Load(path string) (*Configuration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubelet configuration %s: %w", path, err)
 	}
+	if c.StaticPodPath != "" && !filepath.IsAbs(c.StaticPodPath) { // relative to the file, as in kubelets
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, fmt.Errorf("kubelet configuration: %w", err)
+		}
+		c.StaticPodPath = filepath.Join(filepath.Dir(path), c.StaticPodPath)
+	}
 	return c, nil
 }
 
@@ -44,7 +53,10 @@ func Parse(text []byte) (*Configuration, error) {
 	if err := yaml.Unmarshal(text, &fields); err != nil {
 		return nil, readable(err)
 	}
-	c.Ignored = ignored(fields)
+	c.Ignored, c.set = ignored(fields), map[string]bool{}
+	for name := range fields {
+		c.set[name] = true
+	}
 	setDefaults(&c.KubeletConfiguration)
 	return c, validate(&c.KubeletConfiguration)
 }
@@ -58,14 +70,32 @@ func readable(err error) error {
 	return errors.New(text)
 }
 
-// ignored returns a line for each of a file's fields that has no effect.
+// ignored returns a line for each of a file's fields whose value has no effect.
 func ignored(fields map[string]any) []string {
 	var lines []string
-	for name := range fields {
-		if reason, ok := withoutEffect[name]; ok {
-			lines = append(lines, fmt.Sprintf("kubelet configuration: %s has no effect: %s", name, reason))
+	for name, value := range fields {
+		f, ok := withoutEffect[name]
+		if !ok || isEmpty(value) || reflect.DeepEqual(value, f.asUpstream) {
+			continue
 		}
+		lines = append(lines, fmt.Sprintf("kubelet configuration: %s has no effect: %s", name, f.reason))
 	}
 	slices.Sort(lines)
 	return lines
+}
+
+// isEmpty reports whether a value means the default, as tools write it out: null, "", 0, "0", false, "0s", or an object or list of
+// such values.
+func isEmpty(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		return !slices.ContainsFunc(slices.Collect(maps.Values(v)), func(one any) bool { return !isEmpty(one) })
+	case []any:
+		return !slices.ContainsFunc(v, func(one any) bool { return !isEmpty(one) })
+	case string:
+		return v == "" || v == "0" || v == "0s"
+	}
+	return reflect.ValueOf(value).IsZero()
 }

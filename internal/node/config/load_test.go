@@ -29,6 +29,22 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// With mergeDefaultEvictionSettings, the thresholds of a file are added to the defaults, and replace them otherwise.
+func TestMergeDefaultEvictionSettings(t *testing.T) {
+	for merge, want := range map[string]int{"true": 6, "false": 2} {
+		c, err := Parse([]byte(head + "evictionHard: {memory.available: 1Gi, pid.available: 5%}\nmergeDefaultEvictionSettings: " + merge))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(c.EvictionHard) != want || c.EvictionHard["memory.available"] != "1Gi" {
+			t.Errorf("mergeDefaultEvictionSettings %s: %v", merge, c.EvictionHard)
+		}
+	}
+	if len(evictionHard) != 5 {
+		t.Errorf("the defaults have changed: %v", evictionHard)
+	}
+}
+
 // A configuration without a file is that of a file without fields.
 func TestDefault(t *testing.T) {
 	c, err := Parse([]byte(head))
@@ -36,7 +52,7 @@ func TestDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Default()
-	want.TypeMeta = c.TypeMeta
+	want.TypeMeta, want.set = c.TypeMeta, c.set
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got %+v, want %+v", c, want)
 	}
@@ -44,17 +60,48 @@ func TestDefault(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                           `apiVersion and kind are "" and ""`,
-		"kind: Pod":                                  `kind`,
-		head + "maxpod: 3":                           `unknown field "maxpod"`,
-		head + "maxPods: many":                       "cannot unmarshal",
-		head + "maxPods: -1":                         "maxPods is -1, and must be at least 0",
-		head + "maxPods: [":                          "did not find expected node content",
-		head + "maxPods: 1\nmaxPods: 2":              "already set",
-		head + "containerLogMaxSize: ten":            `containerLogMaxSize is "ten"`,
-		head + "containerLogMaxFiles: 1":             "containerLogMaxFiles is 1",
-		head + "shutdownGracePeriod: 1ms":            "shutdownGracePeriod is 1ms, and must be 0 or at least 1s",
-		head + "shutdownGracePeriodCriticalPods: 2s": "may be at most shutdownGracePeriod, which is 0s",
+		"":                                        `apiVersion and kind are "" and ""`,
+		"kind: Pod":                               `kind`,
+		head + "maxpod: 3":                        `unknown field "maxpod"`,
+		head + "maxPods: many":                    "cannot unmarshal",
+		head + "maxPods: -1":                      "maxPods is -1, and must be at least 0",
+		head + "maxPods: [":                       "did not find expected node content",
+		head + "maxPods: 1\nmaxPods: 2":           "already set",
+		head + "containerLogMaxSize: ten":         `containerLogMaxSize is "ten"`,
+		head + "containerLogMaxFiles: 1":          "containerLogMaxFiles is 1",
+		head + "imageGCHighThresholdPercent: 101": "imageGCHighThresholdPercent is 101",
+		head + "imageGCHighThresholdPercent: 80":  "imageGCLowThresholdPercent is 80",
+		head + "imageMinimumGCAge: -1s":           "imageMinimumGCAge is -1s",
+		head + "imageMaximumGCAge: 1m":            "imageMaximumGCAge is 1m0s",
+
+		head + "evictionHard: {memory.free: 1Gi}":                                             `evictionHard has "memory.free", which is no eviction signal`,
+		head + "kubeReserved: {gpu: 1}":                                                       `kubeReserved has "gpu", and may have cpu, memory`,
+		head + "systemReserved: {memory: -1}":                                                 `systemReserved[memory] is "-1", and must be a quantity`,
+		head + "enforceNodeAllocatable: [kube-reserved]":                                      `enforceNodeAllocatable has "kube-reserved", and may have pods or none`,
+		head + "enforceNodeAllocatable: [pods, none]":                                         "enforceNodeAllocatable has none",
+		head + "oomScoreAdj: -1001":                                                           "oomScoreAdj is -1001, and must be from -1000 to 1000",
+		head + "evictionSoft: {memory.available: 1Gi}":                                        "evictionSoftGracePeriod must have it as well",
+		head + "evictionPressureTransitionPeriod: -1m":                                        "evictionPressureTransitionPeriod is -1m0s",
+		head + "evictionMinimumReclaim: {pid.available: -1}":                                  "evictionMinimumReclaim[pid.available]",
+		head + "memorySwap: {swapBehavior: UnlimitedSwap}":                                    "memorySwap.swapBehavior is \"UnlimitedSwap\"",
+		head + "userNamespaces: {idsPerPod: 65537}":                                           "userNamespaces.idsPerPod is 65537, and must be a multiple of 65536",
+		head + "healthzPort: 65536":                                                           "healthzPort is 65536",
+		head + "authorization: {mode: X}":                                                     `authorization.mode is "X"`,
+		head + "authorization: {webhook: {cacheAuthorizedTTL: -1s}}":                          "authorization.webhook.cacheAuthorizedTTL is -1s",
+		head + "healthzBindAddress: here":                                                     `healthzBindAddress is "here"`,
+		head + "readOnlyPort: 10250":                                                          "readOnlyPort is 10250, as port",
+		head + "enableSystemLogHandler: false\nenableSystemLogQuery: true":                    "enableSystemLogQuery needs enableSystemLogHandler",
+		head + "cpuManagerPolicy: fast":                                                       `cpuManagerPolicy is "fast", and must be none or static`,
+		head + "memoryManagerPolicy: static":                                                  `memoryManagerPolicy is "static", and must be None or Static`,
+		head + "topologyManagerScope: node":                                                   `topologyManagerScope is "node"`,
+		head + "cpuManagerReconcilePeriod: -1s":                                               "cpuManagerReconcilePeriod is -1s",
+		head + "systemReserved: {cpu: many}":                                                  `systemReserved[cpu] is "many"`,
+		head + "reservedSystemCPUs: two":                                                      `reservedSystemCPUs is "two"`,
+		head + "reservedSystemCPUs: 0\nkubeReservedCgroup: /k":                                "reservedSystemCPUs can't be used with",
+		head + "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {align-by-socket: 'true'}": "Alpha-level Options not enabled",
+		head + "cgroupDriver: systemd":                                                        `cgroupDriver is "systemd", and must be cgroupfs`,
+		head + "shutdownGracePeriod: 1ms":                                                     "shutdownGracePeriod is 1ms, and must be 0 or at least 1s",
+		head + "shutdownGracePeriodCriticalPods: 2s":                                          "may be at most shutdownGracePeriod, which is 0s",
 		head + "shutdownGracePeriod: 9s\nshutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 1}]": "only one of them may be",
 		head + "shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: -1}]":                         "has -1 seconds for priority 1",
 	} {
@@ -66,7 +113,16 @@ func TestParseErrors(t *testing.T) {
 
 // A field without effect is named, once, and no other.
 func TestIgnored(t *testing.T) {
-	c, err := Parse([]byte(head + "maxPods: 20\nkubeAPIQPS: 5\ntlsCertFile: /cert\n"))
+	c, err := Parse([]byte(head + `maxPods: 20
+kubeAPIQPS: 5
+tlsCertFile: /cert
+# Defaults, as tools write them out:
+kubeAPIBurst: 100
+volumePluginDir: ""
+logging: {flushFrequency: 0, options: {json: {infoBufferSize: "0"}}, verbosity: 0}
+systemCgroups: null
+clusterDNS: []
+`))
 	if err != nil {
 		t.Fatal(err)
 	}

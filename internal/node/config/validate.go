@@ -6,11 +6,25 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/cpuset"
+
+	"github.com/kindred-project/kindred/internal/node/cpus"
+	"github.com/kindred-project/kindred/internal/node/eviction"
+	"github.com/kindred-project/kindred/internal/node/memory"
+	"github.com/kindred-project/kindred/internal/node/topology"
 )
+
+// reservable are the resources of a node that can be reserved.
+var reservable = []string{"cpu", "memory", "ephemeral-storage", "pid"}
 
 // validate returns what is wrong with a configuration, or nil. The package that uses a field parses it; validate calls the
 // same parser, so that a mistake is found at the start.
@@ -21,8 +35,150 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		atLeast("nodeStatusMaxImages", int64(*c.NodeStatusMaxImages), -1),
 		atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2),
 		positiveQuantity("containerLogMaxSize", c.ContainerLogMaxSize),
+		imageGC(c),
+		evictions(c),
+		reserved("kubeReserved", c.KubeReserved),
+		reserved("systemReserved", c.SystemReserved),
+		reservedCPUs(c),
+		checkManagers(c),
+		enforced(c.EnforceNodeAllocatable),
+		oomScore(*c.OOMScoreAdj),
+		swapBehavior(c.MemorySwap.SwapBehavior),
+		idsPerPod(*c.UserNamespaces.IDsPerPod),
+		positiveDuration("fileCheckFrequency", c.FileCheckFrequency.Duration),
+		positiveDuration("httpCheckFrequency", c.HTTPCheckFrequency.Duration),
+		webURL("staticPodURL", c.StaticPodURL),
+		validateServer(c),
 		validateShutdown(c),
+		cgroupDriver(c.CgroupDriver),
 	)
+}
+
+func evictions(c *kubeletv1beta1.KubeletConfiguration) error {
+	_, err := eviction.Parse(c)
+	return err
+}
+
+// reserved checks a reservation of the node's resources.
+func reserved(field string, list map[string]string) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		quantity, err := resource.ParseQuantity(list[name])
+		switch {
+		case !slices.Contains(reservable, name):
+			errs = append(errs, fmt.Errorf("%s has %q, and may have %s", field, name, strings.Join(reservable, ", ")))
+		case err != nil || quantity.Sign() < 0:
+			errs = append(errs, fmt.Errorf("%s[%s] is %q, and must be a quantity such as 100Mi", field, name, list[name]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// reservedCPUs checks reservedSystemCPUs.
+func reservedCPUs(c *kubeletv1beta1.KubeletConfiguration) error {
+	if _, err := cpuset.Parse(c.ReservedSystemCPUs); err != nil {
+		return fmt.Errorf("reservedSystemCPUs is %q, and must be a list of CPUs such as 0-1,4: %w", c.ReservedSystemCPUs, err)
+	}
+	if c.ReservedSystemCPUs != "" && (c.SystemReservedCgroup != "" || c.KubeReservedCgroup != "") {
+		return errors.New("reservedSystemCPUs can't be used with systemReservedCgroup or kubeReservedCgroup")
+	}
+	return nil
+}
+
+// checkManagers checks the policies that assign resources to containers.
+func checkManagers(c *kubeletv1beta1.KubeletConfiguration) error {
+	_, cpuErr := cpus.ParseOptions(c.CPUManagerPolicy, c.CPUManagerPolicyOptions)
+	_, topologyErr := topology.ParsePolicy(c.TopologyManagerPolicy, c.TopologyManagerScope, c.TopologyManagerPolicyOptions)
+	if c.CPUManagerReconcilePeriod.Duration <= 0 {
+		cpuErr = errors.Join(cpuErr, fmt.Errorf("cpuManagerReconcilePeriod is %v, and must be positive", c.CPUManagerReconcilePeriod.Duration))
+	}
+	return errors.Join(cpuErr, topologyErr, memory.CheckPolicy(c.MemoryManagerPolicy))
+}
+
+// enforced checks which cgroups are limited. Those of the system and of Kubernetes' own processes are the administrator's.
+func enforced(cgroups []string) error {
+	for _, name := range cgroups {
+		if name != "pods" && name != "none" {
+			return fmt.Errorf("enforceNodeAllocatable has %q, and may have pods or none: other cgroups are not limited by the agent", name)
+		}
+	}
+	if len(cgroups) > 1 && slices.Contains(cgroups, "none") {
+		return errors.New("enforceNodeAllocatable has none, and must not have other values then")
+	}
+	return nil
+}
+
+func oomScore(value int32) error {
+	if value < -1000 || value > 1000 {
+		return fmt.Errorf("oomScoreAdj is %d, and must be from -1000 to 1000", value)
+	}
+	return nil
+}
+
+func atLeast(field string, value, minimum int64) error {
+	if value < minimum {
+		return fmt.Errorf("%s is %d, and must be at least %d", field, value, minimum)
+	}
+	return nil
+}
+
+// imageGC checks when images are removed.
+func imageGC(c *kubeletv1beta1.KubeletConfiguration) error {
+	high, low := *c.ImageGCHighThresholdPercent, *c.ImageGCLowThresholdPercent
+	youngest, oldest := c.ImageMinimumGCAge.Duration, c.ImageMaximumGCAge.Duration
+	switch {
+	case high < 0 || high > 100:
+		return fmt.Errorf("imageGCHighThresholdPercent is %d, and must be between 0 and 100", high)
+	case low < 0 || low >= high:
+		return fmt.Errorf("imageGCLowThresholdPercent is %d, and must be at least 0 and less than imageGCHighThresholdPercent, which is %d", low, high)
+	case youngest < 0:
+		return fmt.Errorf("imageMinimumGCAge is %v, and must not be negative", youngest)
+	case oldest != 0 && oldest <= youngest:
+		return fmt.Errorf("imageMaximumGCAge is %v, and must be 0 or greater than imageMinimumGCAge, which is %v", oldest, youngest)
+	}
+	return nil
+}
+
+func positiveDuration(field string, value time.Duration) error {
+	if value <= 0 {
+		return fmt.Errorf("%s is %v, and must be longer than 0s", field, value)
+	}
+	return nil
+}
+
+func swapBehavior(behavior string) error {
+	switch behavior {
+	case "", "NoSwap", "LimitedSwap":
+		return nil
+	}
+	return fmt.Errorf("memorySwap.swapBehavior is %q, and must be NoSwap or LimitedSwap", behavior)
+}
+
+// idsPerPod checks userNamespaces.idsPerPod. Images use IDs of 16 bits, the kernel has IDs of 32.
+func idsPerPod(ids int64) error {
+	const unit = 1 << 16
+	if ids < unit || ids%unit != 0 || ids > math.MaxUint32 {
+		return fmt.Errorf("userNamespaces.idsPerPod is %d, and must be a multiple of %d and less than %d", ids, unit, int64(math.MaxUint32))
+	}
+	return nil
+}
+
+// webURL returns an error for a value that is neither empty nor the URL of a web server.
+func webURL(field, value string) error {
+	if value == "" {
+		return nil
+	}
+	if u, err := url.Parse(value); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("%s is %q, and must be a URL such as https://example.com/pods.yaml", field, value)
+	}
+	return nil
+}
+
+func positiveQuantity(field, value string) error {
+	if quantity, err := resource.ParseQuantity(value); err != nil || quantity.Sign() <= 0 {
+		return fmt.Errorf("%s is %q, and must be a positive quantity such as 10Mi", field, value)
+	}
+	return nil
 }
 
 // validateShutdown checks the periods of a graceful shutdown, of which upstream allows two forms.
@@ -47,16 +203,10 @@ func validateShutdown(c *kubeletv1beta1.KubeletConfiguration) error {
 	return nil
 }
 
-func atLeast(field string, value, minimum int64) error {
-	if value < minimum {
-		return fmt.Errorf("%s is %d, and must be at least %d", field, value, minimum)
-	}
-	return nil
-}
-
-func positiveQuantity(field, value string) error {
-	if quantity, err := resource.ParseQuantity(value); err != nil || quantity.Sign() <= 0 {
-		return fmt.Errorf("%s is %q, and must be a positive quantity such as 10Mi", field, value)
+// cgroupDriver checks which program makes cgroups.
+func cgroupDriver(driver string) error {
+	if driver != "cgroupfs" {
+		return fmt.Errorf("cgroupDriver is %q, and must be cgroupfs: the agent makes the cgroups of pods itself", driver)
 	}
 	return nil
 }

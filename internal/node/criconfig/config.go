@@ -4,8 +4,8 @@
 package criconfig
 
 import (
-	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,13 +30,17 @@ type Host struct {
 	DNS DNS
 	// Memory is the node's memory in bytes.
 	Memory int64
+	// KillTogether has the kernel kill all processes of a container that runs out of memory, not only one: needs cgroup v2.
+	KillTogether bool
+	Swap         Swap
+	// PageSizes are the sizes of the node's huge pages in bytes.
+	PageSizes []int64
+	// SeccompDefault gives containers without a seccomp profile the runtime's default one.
+	SeccompDefault bool
 }
 
-// Sandbox returns the configuration of a pod's sandbox.
-func (h Host) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string, dns *runtimeapi.DNSConfig) (*runtimeapi.PodSandboxConfig, error) {
-	if isFalse(pod.Spec.HostUsers) {
-		return nil, fmt.Errorf("the node does not support user namespaces (hostUsers: false)")
-	}
+// Sandbox returns the configuration of a pod's sandbox. users is its user namespace; nil for the host's.
+func (h Host) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string, dns *runtimeapi.DNSConfig, users *runtimeapi.UserNamespace) (*runtimeapi.PodSandboxConfig, error) {
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: attempt,
@@ -48,7 +52,7 @@ func (h Host) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string, dns *run
 		PortMappings: portMappings(pod),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent:    cgroupParent,
-			SecurityContext: sandboxSecurity(pod),
+			SecurityContext: sandboxSecurity(pod, users),
 			Sysctls:         sysctls(pod),
 			Resources:       podResources(pod),
 		},
@@ -143,14 +147,42 @@ type Run struct {
 	// after this one ends.
 	Attempt uint32
 	BackOff time.Duration
+	// Life is the life of the pod's containers to which the run belongs (KEP-5532).
+	Life    int
 	Image   Image
 	Env     []*runtimeapi.KeyValue
 	Mounts  []*runtimeapi.Mount
 	Devices []*runtimeapi.Device
 	// CDIDevices are the devices of the container's ResourceClaims.
 	CDIDevices []*runtimeapi.CDIDevice
+	// Users is the pod's user namespace; nil for the host's.
+	Users *runtimeapi.UserNamespace
 	// Target is the ID of the container whose process namespace an ephemeral container joins.
-	Target string
+	Target   string
+	Assigned Assigned
+}
+
+// Assigned is what a container gets of the node's resources that it does not share, or shares with some containers
+// only.
+type Assigned struct {
+	// CPUs are those that it runs on, and MemoryNodes the NUMA nodes of its memory: lists (0-3,7); empty for all.
+	CPUs, MemoryNodes string
+	// Exclusive is set if the CPUs are its own. Then its CPU limit is not enforced: it cannot use more.
+	Exclusive bool
+	// What device plugins give to it.
+	Env         []*runtimeapi.KeyValue
+	Mounts      []*runtimeapi.Mount
+	Devices     []*runtimeapi.Device
+	CDIDevices  []*runtimeapi.CDIDevice
+	Annotations map[string]string
+}
+
+// limit sets what is assigned in the container's resources.
+func (a *Assigned) limit(r *runtimeapi.LinuxContainerResources) {
+	r.CpusetCpus, r.CpusetMems = a.CPUs, a.MemoryNodes
+	if a.Exclusive {
+		r.CpuQuota = NoQuota
+	}
 }
 
 // Image is an image that is present on the node.
@@ -166,14 +198,23 @@ type Image struct {
 // Container returns the configuration of a run. It fails if the run would break runAsNonRoot.
 func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 	c := r.Container
-	security, err := containerSecurity(h.Layout, r.Pod, c, r.Image)
+	security, err := h.containerSecurity(r.Pod, c, r.Image)
 	if err != nil {
 		return nil, err
+	}
+	security.NamespaceOptions.UsernsOptions = r.Users
+	mounts := slices.Concat(r.Assigned.Mounts, r.Mounts)
+	for _, m := range mounts {
+		// The IDs of files are translated like those of processes: root inside is the host's root on the volume.
+		m.UidMappings, m.GidMappings = r.Users.GetUids(), r.Users.GetGids()
 	}
 	if r.Target != "" {
 		security.NamespaceOptions.Pid = runtimeapi.NamespaceMode_TARGET
 		security.NamespaceOptions.TargetId = r.Target
 	}
+	r.Env = slices.Concat(r.Assigned.Env, r.Env)
+	resources := h.resources(r.Pod, c)
+	r.Assigned.limit(resources)
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: r.Attempt},
 		Image:       &runtimeapi.ImageSpec{Image: r.Image.Ref, UserSpecifiedImage: c.Image},
@@ -181,9 +222,9 @@ func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 		Args:        expandAll(c.Args, r.Env),
 		WorkingDir:  c.WorkingDir,
 		Envs:        r.Env,
-		Mounts:      r.Mounts,
-		Devices:     r.Devices,
-		CDIDevices:  r.CDIDevices,
+		Mounts:      mounts,
+		Devices:     slices.Concat(r.Assigned.Devices, r.Devices),
+		CDIDevices:  slices.Concat(r.CDIDevices, r.Assigned.CDIDevices),
 		Labels:      h.containerLabels(r.Pod, c),
 		Annotations: h.containerAnnotations(r),
 		LogPath:     h.Layout.ContainerLog(c.Name, r.Attempt),
@@ -192,7 +233,7 @@ func (h Host) Container(r Run) (*runtimeapi.ContainerConfig, error) {
 		Tty:         c.TTY,
 		StopSignal:  stopSignal(c),
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources:       ContainerResources(r.Pod, c, h.Memory),
+			Resources:       resources,
 			SecurityContext: security,
 		},
 	}, nil
@@ -205,7 +246,9 @@ func (h Host) containerLabels(pod *v1.Pod, c *v1.Container) map[string]string {
 }
 
 func (h Host) containerAnnotations(r Run) map[string]string {
-	a := map[string]string{
+	a := map[string]string{}
+	maps.Copy(a, r.Assigned.Annotations)
+	maps.Copy(a, map[string]string{
 		runtime.AnnotationHash:            Hash(r.Container),
 		runtime.AnnotationRestartCount:    strconv.FormatUint(uint64(r.Attempt), 10),
 		runtime.AnnotationTerminationPath: r.Container.TerminationMessagePath,
@@ -213,6 +256,9 @@ func (h Host) containerAnnotations(r Run) map[string]string {
 		runtime.AnnotationMessageFile:     h.Layout.TerminationLog(r.Pod.UID, r.Container.Name, r.Attempt),
 		runtime.AnnotationBackOff:         r.BackOff.String(),
 		runtime.AnnotationSize:            ContainerSize(r.Pod, r.Container).String(),
+	})
+	if r.Life > 0 {
+		a[runtime.AnnotationLife] = strconv.Itoa(r.Life)
 	}
 	if grace := r.Pod.Spec.TerminationGracePeriodSeconds; grace != nil {
 		a[runtime.AnnotationTerminationGrace] = strconv.FormatInt(*grace, 10)
@@ -245,4 +291,16 @@ func expandAll(texts []string, env []*runtimeapi.KeyValue) []string {
 		expanded = append(expanded, environment.Expand(text, lookup))
 	}
 	return expanded
+}
+
+// resources returns the resources of a new container.
+func (h Host) resources(pod *v1.Pod, c *v1.Container) *runtimeapi.LinuxContainerResources {
+	resources := h.ContainerResources(pod, c)
+	if h.KillTogether {
+		if resources.Unified == nil {
+			resources.Unified = map[string]string{}
+		}
+		resources.Unified["memory.oom.group"] = "1"
+	}
+	return resources
 }

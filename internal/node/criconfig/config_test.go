@@ -47,7 +47,7 @@ func TestSandboxConfig(t *testing.T) {
 		Limits:   v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m"), v1.ResourceMemory: resource.MustParse("64Mi")},
 	}
 	dns := &runtimeapi.DNSConfig{Servers: []string{"10.0.0.10"}}
-	got, err := testHost.Sandbox(pod, 2, "/parent/podu", dns)
+	got, err := testHost.Sandbox(pod, 2, "/parent/podu", dns, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestHostNamespaces(t *testing.T) {
 	pod := testPod()
 	pod.Spec.HostNetwork, pod.Spec.HostPID, pod.Spec.HostIPC = true, true, true
 	pod.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
-	got, err := testHost.Sandbox(pod, 0, "", nil)
+	got, err := testHost.Sandbox(pod, 0, "", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,11 +99,33 @@ func TestHostNamespaces(t *testing.T) {
 	}
 }
 
-func TestUserNamespacesAreRefused(t *testing.T) {
+// A pod in a user namespace has it in its sandbox and its containers, and its mounts are mapped to it.
+func TestUserNamespace(t *testing.T) {
 	pod := testPod()
 	pod.Spec.HostUsers = new(false)
-	if _, err := testHost.Sandbox(pod, 0, "", nil); err == nil {
-		t.Error("no error for a pod with a user namespace")
+	ids := []*runtimeapi.IDMapping{{HostId: 65536, Length: 65536}}
+	users := &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: ids, Gids: ids}
+	sandbox, err := testHost.Sandbox(pod, 0, "", nil, users)
+	if err != nil {
+		t.Fatal(err)
+	}
+	container, err := testHost.Container(Run{
+		Pod: pod, Container: &pod.Spec.Containers[0], Users: users, Mounts: []*runtimeapi.Mount{{ContainerPath: "/a"}, {ContainerPath: "/b"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, options := range []*runtimeapi.NamespaceOption{
+		sandbox.Linux.SecurityContext.NamespaceOptions, container.Linux.SecurityContext.NamespaceOptions,
+	} {
+		if options.UsernsOptions != users {
+			t.Errorf("user namespace %v", options.UsernsOptions)
+		}
+	}
+	for _, m := range container.Mounts {
+		if len(m.UidMappings) != 1 || len(m.GidMappings) != 1 {
+			t.Errorf("mount %v is not mapped", m)
+		}
 	}
 }
 
@@ -179,7 +201,7 @@ func TestRunAsNonRoot(t *testing.T) {
 	} {
 		pod := testPod()
 		pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: test.user}
-		_, err := containerSecurity(rootdir.Layout{}, pod, &pod.Spec.Containers[0], test.image)
+		_, err := testHost.containerSecurity(pod, &pod.Spec.Containers[0], test.image)
 		if got := strings.TrimSuffix(errorText(err), ` (pod: "p_ns(u)", container: c)`); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
@@ -201,20 +223,54 @@ func TestOOMScores(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		resources v1.ResourceRequirements
-		priority  *int32
+		class     string
+		podMemory string
 		want      int64
 	}{
-		{"best effort", v1.ResourceRequirements{}, nil, 1000},
-		{"a quarter of the node", requests("256Mi"), nil, 750},
-		{"1 KiB of the node", requests("1Ki"), nil, 999},
-		{"the whole node", requests("1Gi"), nil, 3},
-		{"guaranteed", v1.ResourceRequirements{Requests: guaranteed, Limits: guaranteed}, nil, -997},
-		{"node critical", v1.ResourceRequirements{}, new(int32(2000001000)), -997},
+		{"best effort", v1.ResourceRequirements{}, "", "", 1000},
+		{"a quarter of the node", requests("256Mi"), "", "", 750},
+		{"1 KiB of the node", requests("1Ki"), "", "", 999},
+		{"the whole node", requests("1Gi"), "", "", 3},
+		{"guaranteed", v1.ResourceRequirements{Requests: guaranteed, Limits: guaranteed}, "", "", -997},
+		{"node critical", v1.ResourceRequirements{}, "system-node-critical", "", -997},
+		{"cluster critical", v1.ResourceRequirements{}, "system-cluster-critical", "", 1000},
+		{"a pod that requests more than its container", requests("256Mi"), "", "512Mi", 500},
 	} {
 		pod := testPod()
-		pod.Spec.Priority, pod.Spec.Containers[0].Resources = test.priority, test.resources
+		pod.Spec.InitContainers, pod.Spec.Containers = nil, pod.Spec.Containers[:1]
+		pod.Spec.PriorityClassName, pod.Spec.Containers[0].Resources = test.class, test.resources
+		if test.podMemory != "" {
+			pod.Spec.Resources = ptr.To(requests(test.podMemory))
+		}
 		if got := oomScore(pod, &pod.Spec.Containers[0], 1<<30); got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// TestOOMScoreOfSidecar: a sidecar is not killed before the app container that requests least.
+func TestOOMScoreOfSidecar(t *testing.T) {
+	pod := testPod()
+	of := func(name, memory string) v1.Container {
+		return v1.Container{Name: name, Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory)}}}
+	}
+	pod.Spec.Containers = []v1.Container{of("large", "512Mi"), of("small", "256Mi")}
+	for memory, want := range map[string]int64{"1Mi": 750, "768Mi": 250} {
+		sidecar := of("sidecar", memory)
+		sidecar.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
+		pod.Spec.InitContainers = []v1.Container{sidecar}
+		if got := oomScore(pod, &pod.Spec.InitContainers[0], 1<<30); got != want {
+			t.Errorf("sidecar with %s: %d, want %d", memory, got, want)
+		}
+	}
+}
+
+// TestKillTogether: with cgroup v2, the kernel kills a container as a whole.
+func TestKillTogether(t *testing.T) {
+	pod := testPod()
+	for together, want := range map[bool]string{true: "1", false: ""} {
+		if got := (Host{KillTogether: together}).resources(pod, &pod.Spec.Containers[0]).Unified["memory.oom.group"]; got != want {
+			t.Errorf("together %t: memory.oom.group %q", together, got)
 		}
 	}
 }
@@ -299,12 +355,38 @@ func TestHostnames(t *testing.T) {
 		pod := testPod()
 		pod.Name = test.name
 		test.set(&pod.Spec)
-		got, err := testHost.Sandbox(pod, 0, "", nil)
+		got, err := testHost.Sandbox(pod, 0, "", nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got.Hostname != test.want {
 			t.Errorf("pod %s has host name %q, want %q", test.name, got.Hostname, test.want)
 		}
+	}
+}
+
+// A container without a profile is unconfined unless the node has a default.
+func TestSeccomp(t *testing.T) {
+	local := &v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost, LocalhostProfile: new("a/b.json")}
+	for name, test := range map[string]struct {
+		profile *v1.SeccompProfile
+		byNode  bool
+		want    string
+	}{
+		"none":                     {nil, false, "Unconfined"},
+		"none, with a default":     {nil, true, "RuntimeDefault"},
+		"unconfined, with default": {&v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined}, true, "Unconfined"},
+		"default":                  {&v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault}, false, "RuntimeDefault"},
+		"localhost":                {local, true, "Localhost/node/seccomp/a/b.json"},
+	} {
+		h := testHost
+		h.SeccompDefault = test.byNode
+		got, err := h.seccomp(test.profile)
+		if err != nil || got.ProfileType.String()+got.LocalhostRef != test.want {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if got, err := testHost.seccomp(&v1.SeccompProfile{Type: v1.SeccompProfileTypeLocalhost}); err == nil {
+		t.Errorf("a local profile without a name: %v", got)
 	}
 }

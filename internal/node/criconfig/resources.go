@@ -29,13 +29,16 @@ const (
 	oomBestEffort = 1000
 )
 
-// nodeCritical is the priority of system-node-critical, whose pods are killed last.
-const nodeCritical = 2000001000
+// nodeCritical is the priority class of pods that are killed last.
+const nodeCritical = "system-node-critical"
 
 // CPUShares converts a CPU request in millicores to shares.
 func CPUShares(milli int64) int64 {
 	return min(max(milli*sharesPerCPU/1000, minShares), maxShares)
 }
+
+// NoQuota is the quota of a container that is not limited.
+const NoQuota = -1
 
 // CPUQuota converts a CPU limit in millicores to quota and period in microseconds. 0 is no limit.
 func CPUQuota(milli int64) (quota, period int64) {
@@ -45,9 +48,17 @@ func CPUQuota(milli int64) (quota, period int64) {
 	return max(milli*quotaPeriod/1000, minQuota), quotaPeriod
 }
 
-// ContainerResources returns a container's requests and limits for the runtime. The pod's limit
-// applies where the container has none (KEP-2837).
-func ContainerResources(pod *v1.Pod, c *v1.Container, nodeMemory int64) *runtimeapi.LinuxContainerResources {
+// ContainerResources returns a container's requests and limits for the runtime.
+func (h Host) ContainerResources(pod *v1.Pod, c *v1.Container) *runtimeapi.LinuxContainerResources {
+	resources := containerResources(pod, c, h.Memory)
+	h.Swap.apply(resources, h.Swap.limit(pod, c, h.Memory))
+	resources.HugepageLimits = hugepageLimits(pod, c, h.PageSizes)
+	return resources
+}
+
+// containerResources returns a container's CPU, memory and OOM score. The pod's limit applies where the container has none
+// (KEP-2837).
+func containerResources(pod *v1.Pod, c *v1.Container, nodeMemory int64) *runtimeapi.LinuxContainerResources {
 	cpuLimit := limitOf(pod, c, v1.ResourceCPU)
 	request, ok := c.Resources.Requests[v1.ResourceCPU]
 	if !ok {
@@ -90,7 +101,7 @@ func LinuxResources(requests, limits v1.ResourceList) *runtimeapi.LinuxContainer
 // oomScore returns a container's oom_score_adj: containers that use more memory than they request
 // are killed first.
 func oomScore(pod *v1.Pod, c *v1.Container, nodeMemory int64) int64 {
-	if pod.Spec.Priority != nil && *pod.Spec.Priority >= nodeCritical {
+	if pod.Spec.PriorityClassName == nodeCritical {
 		return oomGuaranteed
 	}
 	switch qos.GetPodQOS(pod) {
@@ -102,13 +113,52 @@ func oomScore(pod *v1.Pod, c *v1.Container, nodeMemory int64) int64 {
 	if nodeMemory == 0 {
 		return oomBestEffort - 1
 	}
-	score := 1000 - 1000*c.Resources.Requests.Memory().Value()/nodeMemory
+	shared := sharedMemory(pod)
+	score := 1000 - 1000*(memoryRequest(pod, c)+shared)/nodeMemory
 	if isSidecar(pod, c) {
 		// A sidecar is not killed before the app container that requests least (KEP-753).
-		score = min(score, 1000-1000*leastMemory(pod)/nodeMemory)
+		score = min(score, 1000-1000*(leastMemory(pod)+shared)/nodeMemory)
 	}
 	// Burstable pods are killed after BestEffort pods and before Guaranteed ones.
 	return min(max(score, 1000+oomGuaranteed), oomBestEffort-1)
+}
+
+// memoryRequest returns what a container requests, with its part of the memory of ResourceClaims.
+func memoryRequest(pod *v1.Pod, c *v1.Container) int64 {
+	sum := c.Resources.Requests.Memory().Value()
+	for _, claim := range pod.Status.NodeAllocatableResourceClaimStatuses {
+		if !slices.Contains(claim.Containers, c.Name) {
+			continue
+		}
+		users := int64(len(claim.Containers))
+		for _, m := range claim.Mapping {
+			if m.Name == v1.ResourceMemory && m.Quantity != nil {
+				sum += m.Quantity.Value() / users
+			}
+		}
+		for _, o := range claim.Overhead {
+			if o.Name != v1.ResourceMemory {
+				continue
+			}
+			if o.PerPod != nil {
+				sum += o.PerPod.Value() / users
+			}
+			if o.PerContainer != nil {
+				sum += o.PerContainer.Value()
+			}
+		}
+	}
+	return sum
+}
+
+// sharedMemory returns each container's part of what the pod requests beyond its containers (KEP-2837).
+func sharedMemory(pod *v1.Pod) int64 {
+	if pod.Spec.Resources == nil || pod.Spec.Resources.Requests.Memory().IsZero() {
+		return 0
+	}
+	containers := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{UseDRANodeAllocatableResourceClaimStatus: true})
+	rest := pod.Spec.Resources.Requests.Memory().Value() - containers.Memory().Value()
+	return max(rest, 0) / int64(len(pod.Spec.Containers)+len(pod.Spec.InitContainers))
 }
 
 func isSidecar(pod *v1.Pod, c *v1.Container) bool {

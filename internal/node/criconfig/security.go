@@ -4,13 +4,12 @@
 package criconfig
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
 // The paths of /proc and /sys that a container cannot see or cannot change unless its procMount
@@ -80,9 +79,13 @@ func mergeContexts(pod *v1.Pod, c *v1.Container) v1.SecurityContext {
 }
 
 // containerSecurity returns the container's security context for the runtime.
-func containerSecurity(layout rootdir.Layout, pod *v1.Pod, c *v1.Container, image Image) (*runtimeapi.LinuxContainerSecurityContext, error) {
+func (h Host) containerSecurity(pod *v1.Pod, c *v1.Container, image Image) (*runtimeapi.LinuxContainerSecurityContext, error) {
 	sc := mergeContexts(pod, c)
 	if err := checkNonRoot(pod, c, sc, image); err != nil {
+		return nil, err
+	}
+	profile, err := h.seccomp(sc.SeccompProfile)
+	if err != nil {
 		return nil, err
 	}
 	out := &runtimeapi.LinuxContainerSecurityContext{
@@ -93,7 +96,7 @@ func containerSecurity(layout rootdir.Layout, pod *v1.Pod, c *v1.Container, imag
 		Capabilities:     capabilities(sc.Capabilities),
 		SelinuxOptions:   selinux(sc.SELinuxOptions),
 		RunAsGroup:       int64Value(sc.RunAsGroup),
-		Seccomp:          seccomp(layout, sc.SeccompProfile),
+		Seccomp:          profile,
 	}
 	//lint:ignore SA1019 runtimes as old as containerd 1.6 read only the deprecated field
 	out.Apparmor, out.ApparmorProfile = appArmor(sc.AppArmorProfile)
@@ -112,12 +115,13 @@ func containerSecurity(layout rootdir.Layout, pod *v1.Pod, c *v1.Container, imag
 
 // sandboxSecurity returns the sandbox's security context for the runtime. The pause process
 // needs no privileges, so it always runs under the runtime's default seccomp profile.
-func sandboxSecurity(pod *v1.Pod) *runtimeapi.LinuxSandboxSecurityContext {
+func sandboxSecurity(pod *v1.Pod, users *runtimeapi.UserNamespace) *runtimeapi.LinuxSandboxSecurityContext {
 	out := &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces(pod),
 		Privileged:       anyPrivileged(pod),
 		Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 	}
+	out.NamespaceOptions.UsernsOptions = users
 	if psc := pod.Spec.SecurityContext; psc != nil {
 		out.RunAsUser, out.RunAsGroup = int64Value(psc.RunAsUser), int64Value(psc.RunAsGroup)
 		out.SelinuxOptions = selinux(psc.SELinuxOptions)
@@ -195,19 +199,20 @@ func selinux(o *v1.SELinuxOptions) *runtimeapi.SELinuxOption {
 	return &runtimeapi.SELinuxOption{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
 }
 
-// seccomp returns the profile for the runtime. A container without one is unconfined.
-func seccomp(layout rootdir.Layout, p *v1.SeccompProfile) *runtimeapi.SecurityProfile {
+// seccomp returns the profile for the runtime. A container without one is unconfined unless the node has a default.
+func (h Host) seccomp(p *v1.SeccompProfile) (*runtimeapi.SecurityProfile, error) {
 	switch {
-	case p == nil:
-	case p.Type == v1.SeccompProfileTypeRuntimeDefault:
-		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
-	case p.Type == v1.SeccompProfileTypeLocalhost && p.LocalhostProfile != nil:
-		return &runtimeapi.SecurityProfile{
-			ProfileType:  runtimeapi.SecurityProfile_Localhost,
-			LocalhostRef: filepath.Join(layout.Root, "seccomp", *p.LocalhostProfile),
-		}
+	case p == nil && h.SeccompDefault, p != nil && p.Type == v1.SeccompProfileTypeRuntimeDefault:
+		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}, nil
+	case p == nil || p.Type != v1.SeccompProfileTypeLocalhost:
+		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}, nil
+	case p.LocalhostProfile == nil || *p.LocalhostProfile == "":
+		return nil, errors.New("localhostProfile must be set if seccompProfile type is Localhost")
 	}
-	return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
+	return &runtimeapi.SecurityProfile{
+		ProfileType:  runtimeapi.SecurityProfile_Localhost,
+		LocalhostRef: filepath.Join(h.Layout.Root, "seccomp", *p.LocalhostProfile),
+	}, nil
 }
 
 // appArmor returns the profile for the runtime, in CRI's current form and as the string that

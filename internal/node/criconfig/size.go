@@ -41,6 +41,23 @@ func PodSize(pod *v1.Pod) Size {
 		resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{}))
 }
 
+// IsLimited reports whether the pod's cgroup limits a resource: the pod or every one of its containers has a limit.
+func IsLimited(p *v1.Pod, name v1.ResourceName) bool {
+	if p.Spec.Resources != nil {
+		if limit, ok := p.Spec.Resources.Limits[name]; ok && !limit.IsZero() {
+			return true
+		}
+	}
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if limit := list[i].Resources.Limits[name]; limit.IsZero() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // String returns the size as AnnotationSize stores it; ParseSize reads it.
 func (s Size) String() string {
 	data, err := json.Marshal(s)

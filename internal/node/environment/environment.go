@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/node/downward"
+	"github.com/kindred-project/kindred/internal/node/source"
 )
 
 // Objects reads the objects that a pod refers to. Package objects implements it.
@@ -81,7 +82,8 @@ func (b *Builder) For(ctx context.Context, pod *v1.Pod, container *v1.Container)
 
 func (b *Builder) services(pod *v1.Pod) (map[string]string, error) {
 	// A pod that starts together with the agent must get the variables of the API server's Service.
-	if !b.options.ServicesSynced() {
+	// Static pods must start without it.
+	if !source.IsStatic(pod) && !b.options.ServicesSynced() {
 		return nil, fmt.Errorf("services have not yet been read at least once, cannot construct envvars")
 	}
 	all, err := b.options.Services.List(labels.Everything())

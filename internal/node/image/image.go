@@ -50,6 +50,10 @@ type Options struct {
 	RecordsDir string
 	// RuntimeHandler returns the handler of a pod's runtime class. Nil: always the default.
 	RuntimeHandler func(pod *v1.Pod) string
+	// Used is called, if set, with the ID of each image that a pod is about to use.
+	Used func(id string)
+	// Pulled is called, if set, with the size of each pulled image and the time that the pull took.
+	Pulled func(size uint64, took time.Duration)
 }
 
 // Manager makes images present. It implements pod.Images.
@@ -70,6 +74,10 @@ func New(ctx context.Context, options Options) *Manager {
 		records: &records{dir: options.RecordsDir},
 	}
 }
+
+// PruneRecords removes the records of pulled images that list does not return. It calls list once. The caller has
+// removed these images from the runtime.
+func (m *Manager) PruneRecords(list func() ([]string, error)) error { return m.records.prune(list) }
 
 // The reasons of a container that waits for its image, as in upstream's kubelet.
 const (
@@ -106,6 +114,9 @@ func (m *Manager) EnsurePresent(ctx context.Context, pod *v1.Pod, container *v1.
 	r := &request{Manager: m, pod: pod, container: container, sandbox: sandbox}
 	image, failure := r.ensure(ctx)
 	if failure == nil {
+		if m.options.Used != nil {
+			m.options.Used(image.Ref)
+		}
 		return image, nil
 	}
 	if ctx.Err() == nil {
@@ -213,7 +224,11 @@ func (r *request) shared(ctx context.Context) (pulled, error) {
 			return pulled{image: image}, nil
 		}
 		image, err := r.pullWith(ctx, credentials)
-		return pulled{image: image, took: r.options.Clock.Since(begin)}, err
+		took := r.options.Clock.Since(begin)
+		if err == nil && r.options.Pulled != nil {
+			r.options.Pulled(image.GetSize(), took)
+		}
+		return pulled{image: image, took: took}, err
 	})
 	select {
 	case result := <-done:

@@ -31,6 +31,20 @@ func repository(image string) (string, error) {
 	return named.Name(), nil
 }
 
+// FullName returns the name that runtimes list for an image: with its registry and with a tag or a digest, or "" if the
+// name is not valid. Of a name with both, the digest counts.
+func FullName(image string) string {
+	named, err := parse(image)
+	if err != nil {
+		return ""
+	}
+	digested, ok := named.(reference.Digested)
+	if !ok {
+		return reference.TagNameOnly(named).String()
+	}
+	return reference.TrimNamed(named).Name() + "@" + digested.Digest().String()
+}
+
 func parse(image string) (reference.Named, error) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {

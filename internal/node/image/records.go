@@ -24,6 +24,8 @@ type records struct {
 	dir string
 
 	mu sync.Mutex
+	// granted are the files of the images pulled since the last prune began.
+	granted map[string]bool
 }
 
 // pullRecord is the file of one image, which is named by the runtime's reference.
@@ -113,6 +115,10 @@ func (r *records) grant(image, ref string, c *credential) error {
 	if record.Repositories == nil {
 		record.Repositories = map[string]access{}
 	}
+	if r.granted == nil {
+		r.granted = map[string]bool{}
+	}
+	r.granted[r.pulledFile(ref)] = true
 	granted := record.Repositories[name]
 	added := proof{Secret: c.secret, Hash: c.hash}
 	switch {
@@ -127,6 +133,39 @@ func (r *records) grant(image, ref string, c *credential) error {
 	}
 	record.Repositories[name] = granted
 	return r.write(r.pulledFile(ref), record)
+}
+
+// prune removes the records of images that list does not return. The caller has removed these images already: with
+// the opposite order, an agent that is killed in between would leave an image without a record, which every pod may
+// use. For the same reason, the record of an image that is pulled meanwhile stays.
+func (r *records) prune(list func() ([]string, error)) error {
+	r.mu.Lock()
+	r.granted = nil
+	r.mu.Unlock()
+	refs, err := list()
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	keep := map[string]bool{}
+	for _, ref := range refs {
+		keep[r.pulledFile(ref)] = true
+	}
+	files, err := filepath.Glob(filepath.Join(r.dir, "pulled-*"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, file := range files {
+		if keep[file] || r.granted[file] {
+			continue
+		}
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (r *records) read(path string, record *pullRecord) error {

@@ -50,6 +50,8 @@ type Action struct {
 	Attempt uint32
 	// BackOff is stored with a started container: the delay of the next run after it ends.
 	BackOff time.Duration
+	// Life is stored with a started container: the life of the pod's containers to which the run belongs.
+	Life int
 	// Deadline is when PreStop gives up, or when StopContainer kills.
 	Deadline time.Time
 }

@@ -18,9 +18,11 @@ import (
 )
 
 // DeclaredFeatures returns, sorted, the features that the node declares to the API server
-// (KEP-5328): resources of pods and of init containers can be resized.
+// (KEP-5328): resources of pods and of init containers can be resized, and a container's end can restart all containers.
 func DeclaredFeatures() []string {
-	return []string{"InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"}
+	return []string{
+		"InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits",
+	}
 }
 
 // Allocation is the resources that the node has allocated to a pod: those that the pod was admitted

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/source"
 )
 
 // networkLimit is the longest time that one start of a container waits for the rules of the pod.
@@ -24,7 +25,8 @@ var errNetworkMissing = errors.New("the pod's NetworkPolicies and host ports are
 // awaitNetwork returns when the pod's NetworkPolicies and host ports are in force for the addresses of its sandbox. The worker
 // publishes these addresses in the round that launches the start.
 func (w *Worker) awaitNetwork(ctx context.Context, pod *v1.Pod, sandbox runtime.Sandbox) error {
-	if w.parts.AwaitPod == nil || pod.Spec.HostNetwork {
+	// A static pod must start without the API, which the rules come from.
+	if w.parts.AwaitPod == nil || pod.Spec.HostNetwork || source.IsStatic(pod) {
 		return nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

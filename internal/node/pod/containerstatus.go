@@ -69,7 +69,7 @@ func (d *decision) containerStatus(c *v1.Container, kind containerType) v1.Conta
 	if s.State.Terminated == nil || len(runs) > 0 {
 		d.setWaiting(c, kind, runs, &s)
 	}
-	s.VolumeMounts = mountStatuses(c)
+	s.VolumeMounts = d.mountStatuses(c, old, s.ContainerID)
 	if kind == appContainer {
 		s.AllocatedResourcesStatus = d.Devices[c.Name]
 	}
@@ -189,7 +189,8 @@ func (d *decision) truncate(message string) string {
 // setWaiting sets the waiting state, with its reason, of a container that should run and cannot be
 // started now.
 func (d *decision) setWaiting(c *v1.Container, kind containerType, runs []runtime.Container, s *v1.ContainerStatus) {
-	if d.deleting() || kind == initContainer && succeeded(s.State) {
+	past := d.isPastRun(c.Name)
+	if d.deleting() || kind == initContainer && succeeded(s.State) && !past {
 		return
 	}
 	failure, failed := d.Memory.Failures[OfContainer(c.Name)]
@@ -197,6 +198,10 @@ func (d *decision) setWaiting(c *v1.Container, kind containerType, runs []runtim
 	switch {
 	case len(runs) == 0 && failed:
 		waiting = &v1.ContainerStateWaiting{Reason: failure.Reason, Message: failure.Message}
+	case past && failed:
+		waiting = &v1.ContainerStateWaiting{Reason: failure.Reason, Message: failure.Message}
+	case past:
+		waiting = &v1.ContainerStateWaiting{Reason: reasonRestartingAll, Message: messageRestartingAll}
 	case len(runs) == 0 || runs[0].State != runtime.Exited || kind == ephemeralContainer || !shouldRestart(d.Pod, c, runs[0]):
 		return
 	default:
@@ -231,19 +236,6 @@ func (d *decision) setReadiness(c *v1.Container, kind containerType, runs []runt
 		return
 	}
 	s.Ready = running && d.isReady(c, runs[0])
-}
-
-// mountStatuses copies the container's mounts. Only read-only mounts have a recursive mode.
-func mountStatuses(c *v1.Container) []v1.VolumeMountStatus {
-	var statuses []v1.VolumeMountStatus
-	for _, m := range c.VolumeMounts {
-		s := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
-		if m.ReadOnly {
-			s.RecursiveReadOnly = new(v1.RecursiveReadOnlyDisabled)
-		}
-		statuses = append(statuses, s)
-	}
-	return statuses
 }
 
 func userOf(run runtime.Container) *v1.ContainerUser {

@@ -28,8 +28,12 @@ type Input struct {
 	Runtime *runtime.Pod
 	// Memory is what the worker knows and the runtime does not.
 	Memory Memory
-	// Devices is the health of the devices of the pod's claims, by container.
+	// Assigned is set while CPUs, memory or devices are assigned to the pod.
+	Assigned bool
+	// Devices is the health of the devices of the pod and its claims, by container.
 	Devices map[string][]v1.ResourceStatus
+	// RecursiveReadOnly reports whether the runtime makes the pod's mounts read-only recursively, if the pod asks for it.
+	RecursiveReadOnly bool
 	// InFlight holds the keys of the actions that run.
 	InFlight map[ActionKey]bool
 	// HostIPs are the node's addresses, one for each IP family.
@@ -96,14 +100,6 @@ type Refusal struct {
 	Reason, Message string
 }
 
-// Termination is the end of an admitted pod that the node itself decides.
-type Termination struct {
-	// Refusal is the reason and the message of the pod's status, and the message of its condition DisruptionTarget.
-	Refusal
-	// Grace is the most that containers get to stop; their pod may have a shorter grace period.
-	Grace time.Duration
-}
-
 // Memory is what a worker knows about its pod and cannot read from the runtime. It does not
 // survive the agent: Remember rebuilds what matters from the API's status.
 type Memory struct {
@@ -111,8 +107,8 @@ type Memory struct {
 	Rejected *Refusal
 	// Expired is set once activeDeadlineSeconds are over.
 	Expired *Refusal
-	// Terminated is set once the node has ended the pod; see Worker.Terminate.
-	Terminated *Termination
+	// Evicted is set once the node evicts the pod.
+	Evicted *Eviction
 	// VolumesReady is set by PrepareVolumes, ClaimsReady by PrepareClaims, Released by Release and
 	// Cleaned by Clean. ClaimsReleased is set by Release even if it failed to release something else.
 	VolumesReady   bool
@@ -122,8 +118,10 @@ type Memory struct {
 	Cleaned        bool
 	// PreparedFor identifies the pod's metadata that its volumes show.
 	PreparedFor string
-	// StoppingSince is when the pod began to stop.
+	// StoppingSince is when the pod began to stop, or began again.
 	StoppingSince time.Time
+	// Interrupted is set if the runtime went away while a container was being stopped; see interrupt.
+	Interrupted bool
 	// Failures holds the last failure of each subject whose last attempt failed.
 	Failures map[Subject]Failure
 	// Runs holds what is known about single runs of containers, by container ID.
@@ -250,6 +248,7 @@ func Decide(in Input) Output {
 	d.Memory = in.Memory.clone()
 	d.out.Probe, d.out.Running = map[string]bool{}, map[string]bool{}
 	d.ignoreInterruptedStarts()
+	d.life = lifeOf(d.Pod, d.Runtime.Containers)
 	d.expire()
 
 	d.out.Status = d.status()
@@ -269,7 +268,8 @@ func Decide(in Input) Output {
 // decision is the state of one call of Decide.
 type decision struct {
 	Input
-	out Output
+	life int // of the pod's containers; see lifeOf
+	out  Output
 }
 
 func (d *decision) do(a Action) { d.out.Actions = append(d.out.Actions, a) }
@@ -320,7 +320,7 @@ func (d *decision) expire() {
 
 // mustStop reports whether the pod is over or is to stop. Once true, it stays true.
 func (d *decision) mustStop(phase v1.PodPhase) bool {
-	return d.deleting() || !d.Memory.StoppingSince.IsZero() || d.Memory.Rejected != nil || d.Memory.Expired != nil || d.Memory.Terminated != nil ||
+	return d.deleting() || !d.Memory.StoppingSince.IsZero() || d.Memory.Rejected != nil || d.ended() != nil ||
 		IsOver(d.Pod.Status.Phase) || IsOver(phase) || d.allDone()
 }
 
@@ -332,7 +332,7 @@ func (d *decision) allDone() bool {
 	for i := range d.Pod.Spec.Containers {
 		c := &d.Pod.Spec.Containers[i]
 		latest, ok := d.Runtime.Latest(c.Name)
-		if !ok || d.isInFlight(StartContainer, c.Name) || latest.State != runtime.Exited || shouldRestart(d.Pod, c, latest) {
+		if !ok || d.isInFlight(StartContainer, c.Name) || latest.State != runtime.Exited || d.isPast(latest) || shouldRestart(d.Pod, c, latest) {
 			return false
 		}
 	}

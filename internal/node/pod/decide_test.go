@@ -47,6 +47,7 @@ func randomPod(r *rand.Rand) (*v1.Pod, map[string][]program, time.Duration) {
 		programs[c.Name] = randomPrograms(r, true)
 		pod.Spec.Containers = append(pod.Spec.Containers, c)
 	}
+	addRules(r, pod)
 	if r.IntN(6) == 0 {
 		pod.Spec.ActiveDeadlineSeconds = new(int64(1 + r.IntN(300)))
 	}
@@ -55,6 +56,26 @@ func randomPod(r *rand.Rand) (*v1.Pod, map[string][]program, time.Duration) {
 		deleteAt = time.Duration(1+r.IntN(600)) * time.Second
 	}
 	return pod, programs, deleteAt
+}
+
+// addRules gives some containers rules by which they, or all containers, are restarted when they fail.
+func addRules(r *rand.Rand, pod *v1.Pod) {
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			c := &list[i]
+			if r.IntN(4) > 0 {
+				continue
+			}
+			if c.RestartPolicy == nil {
+				c.RestartPolicy = new(v1.ContainerRestartPolicyNever)
+			}
+			action := []v1.ContainerRestartRuleAction{v1.ContainerRestartRuleActionRestart, v1.ContainerRestartRuleActionRestartAllContainers}[r.IntN(2)]
+			c.RestartPolicyRules = []v1.ContainerRestartRule{{
+				Action:    action,
+				ExitCodes: &v1.ContainerRestartRuleOnExitCodes{Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}},
+			}}
+		}
+	}
 }
 
 // randomPrograms returns programs of which the last never exits, if endless allows it, or succeeds.

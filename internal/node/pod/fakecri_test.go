@@ -252,6 +252,15 @@ func (n fakeNode) Ensure(*v1.Pod) (string, error) { return "/pods/u", n.note("En
 func (n fakeNode) Grow(*v1.Pod) (string, error)   { return "/pods/u", n.note("Grow") }
 func (n fakeNode) Remove(types.UID) error         { return n.note("Remove") }
 
+// fakeUsers replaces the user namespaces of the node.
+type fakeUsers struct{ *fakeNode }
+
+func (u fakeUsers) For(types.UID, string) (*runtimeapi.UserNamespace, error) {
+	return &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD}, u.note("UserNamespace")
+}
+
+func (u fakeUsers) Release(types.UID) error { return u.note("ReleaseUsers") }
+
 // fakeClaims replaces the drivers of the pod's claims.
 type fakeClaims struct {
 	*fakeNode
@@ -269,6 +278,23 @@ func (c *fakeClaims) Health(*v1.Pod) map[string][]v1.ResourceStatus { return c.h
 
 func (c *fakeClaims) Unprepare(context.Context, types.UID) error { return c.note("Unprepare") }
 
+// fakeResources replaces what is assigned to the pod.
+type fakeResources struct {
+	*fakeNode
+	assigned  criconfig.Assigned
+	has       bool
+	exclusive bool
+	health    map[string][]v1.ResourceStatus
+}
+
+func (r *fakeResources) Prepare(context.Context, *v1.Pod, string) (criconfig.Assigned, error) {
+	return r.assigned, r.fail["Assigned"]
+}
+func (r *fakeResources) Exclusive(types.UID, string) bool                { return r.exclusive }
+func (r *fakeResources) Has(types.UID) bool                              { return r.has }
+func (r *fakeResources) Health(types.UID) map[string][]v1.ResourceStatus { return r.health }
+func (r *fakeResources) Release(types.UID) error                         { return r.note("Release") }
+
 func (n fakeNode) note(name string) (err error) {
 	n.do(func() { err = n.call(name, "") })
 	return err
@@ -277,13 +303,14 @@ func (n fakeNode) note(name string) (err error) {
 // stageTest is a worker without its loop, and its fakes.
 type stageTest struct {
 	*Worker
-	t      *testing.T
-	cri    *fakeCRI
-	node   *fakeNode
-	claims *fakeClaims
-	clock  *testingclock.FakeClock
-	events *record.FakeRecorder
-	pod    *v1.Pod
+	t         *testing.T
+	cri       *fakeCRI
+	node      *fakeNode
+	claims    *fakeClaims
+	resources *fakeResources
+	clock     *testingclock.FakeClock
+	events    *record.FakeRecorder
+	pod       *v1.Pod
 }
 
 // testPod is a pod with one container.
@@ -299,14 +326,15 @@ func newStageTest(t *testing.T, pod *v1.Pod) *stageTest {
 	fake := newFakeCRI(clock)
 	node := &fakeNode{fakeCRI: fake}
 	claims := &fakeClaims{fakeNode: node}
+	resources := &fakeResources{fakeNode: node}
 	events := record.NewFakeRecorder(100)
 	parts := &Parts{
 		Host:    criconfig.Host{Layout: rootdir.Layout{Root: t.TempDir()}, Owner: "me", DNS: criconfig.DNS{Servers: []string{"10.0.0.10"}}},
 		Runtime: runtime.New(fake, "me", clock), RuntimeName: "fake", Clock: clock, Recorder: events,
-		Volumes: node, Claims: claims, Environment: node, Images: node, Handlers: node, Cgroups: node,
+		Volumes: node, Claims: claims, Resources: resources, Users: fakeUsers{node}, Environment: node, Images: node, Handlers: node, Cgroups: node,
 		RuntimeHandler: func(_ context.Context, class string) (string, error) { return "handler of " + class, nil },
 	}
-	return &stageTest{Worker: NewWorker(parts, pod, nil, false), t: t, cri: fake, node: node, claims: claims, clock: clock, events: events, pod: pod}
+	return &stageTest{Worker: NewWorker(parts, pod, nil, false), t: t, cri: fake, node: node, claims: claims, resources: resources, clock: clock, events: events, pod: pod}
 }
 
 // do runs the stage of an action to its end, applies what it returns to the worker's memory, and
@@ -358,6 +386,14 @@ func (s *stageTest) takeEvents() []string {
 // failTeardown runs a teardown action that fails, and waits for its pause.
 func (s *stageTest) failTeardown(a Action) {
 	s.t.Helper()
+	if apply := s.stopFails(a); apply != nil {
+		s.t.Errorf("a failed %s changes memory", a.Kind)
+	}
+}
+
+// stopFails runs an action that fails, and returns its change of the memory.
+func (s *stageTest) stopFails(a Action) func(*Memory) {
+	s.t.Helper()
 	done := make(chan func(*Memory), 1)
 	go func() { done <- stageOf(a.Kind).run(s.Worker, s.t.Context(), s.taskOf(s.pod, a)) }()
 	for !s.clock.HasWaiters() {
@@ -368,7 +404,5 @@ func (s *stageTest) failTeardown(a Action) {
 		}
 	}
 	s.clock.Step(teardownPause)
-	if apply := <-done; apply != nil {
-		s.t.Errorf("a failed %s changes memory", a.Kind)
-	}
+	return <-done
 }

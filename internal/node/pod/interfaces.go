@@ -102,6 +102,31 @@ type Claims interface {
 	Unprepare(ctx context.Context, uid types.UID) error
 }
 
+// Resources has the CPUs, memory and devices that were assigned to a pod when it was admitted. It works for pods that
+// the API no longer has.
+type Resources interface {
+	// Prepare returns what a container that is about to be created gets, after plugins have prepared its devices. An
+	// error becomes CreateContainerConfigError.
+	Prepare(ctx context.Context, pod *v1.Pod, container string) (criconfig.Assigned, error)
+	// Exclusive reports whether a container has CPUs of its own, so that its CPU limit is not enforced.
+	Exclusive(uid types.UID, container string) bool
+	// Has reports whether the pod has something that Release would free.
+	Has(uid types.UID) bool
+	// Health returns the health of the pod's devices, by container (KEP-4680).
+	Health(uid types.UID) map[string][]v1.ResourceStatus
+	// Release frees what a pod has whose containers have exited.
+	Release(uid types.UID) error
+}
+
+// UserNamespaces gives pods with hostUsers: false their IDs (KEP-127).
+type UserNamespaces interface {
+	// For returns the pod's user namespace. The first call allocates it, and fails if the runtime handler does not support
+	// user namespaces; later calls, also of another agent, return the same.
+	For(uid types.UID, handler string) (*runtimeapi.UserNamespace, error)
+	// Release frees the IDs of a pod that does not run any more and has no volumes.
+	Release(uid types.UID) error
+}
+
 // Environment computes a container's environment.
 type Environment interface {
 	// For returns the environment in order: service variables (enableServiceLinks), envFrom, then

@@ -20,7 +20,7 @@ func (w *world) createContainer(a Action) (id string) {
 	id = fmt.Sprintf("%s-%d", a.Container, w.serial)
 	w.runtime.Containers = slices.Insert(w.runtime.Containers, 0, runtime.Container{
 		ID: id, Name: a.Container, SandboxID: w.runtime.Sandboxes[0].ID,
-		Attempt: a.Attempt, State: runtime.Created, BackOff: a.BackOff, CreatedAt: w.now,
+		Attempt: a.Attempt, State: runtime.Created, BackOff: a.BackOff, Life: a.Life, CreatedAt: w.now,
 		Hash: criconfig.Hash(containerOf(w.pod, a.Container)),
 	})
 	return id
@@ -53,6 +53,11 @@ func (w *world) checkStart(a Action) {
 			w.problem("attempt %d of %s after attempt %d", a.Attempt, a.Container, c.Attempt)
 		}
 	}
+	for _, c := range w.runtime.Containers {
+		if c.State == runtime.Running && c.Life != a.Life {
+			w.problem("start of %s in life %d beside %s of life %d", a.Container, a.Life, c.Name, c.Life)
+		}
+	}
 	if IsOver(w.pod.Status.Phase) {
 		w.problem("start of %s in a pod that is over", a.Container)
 	}
@@ -65,7 +70,7 @@ func (w *world) checkStart(a Action) {
 			return
 		}
 		latest, ran := w.runtime.Latest(init.Name)
-		if !ran || !IsSidecar(init) && (latest.State != runtime.Exited || latest.ExitCode != 0) {
+		if !ran || latest.Life != a.Life || !IsSidecar(init) && (latest.State != runtime.Exited || latest.ExitCode != 0) {
 			w.problem("start of %s before init container %s is through", a.Container, init.Name)
 		}
 	}

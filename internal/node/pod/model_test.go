@@ -29,6 +29,7 @@ type world struct {
 	pod      *v1.Pod
 	programs map[string][]program // by attempt; the last repeats
 	deleteAt time.Duration        // 0: never
+	evictAt  time.Duration        // likewise
 	rand     *rand.Rand           // nil: undisturbed
 	odds     int                  // the agent crashes at one in odds chances; 0: never
 	unplug   int                  // likewise, the pod is deleted, half of the time by force
@@ -40,6 +41,8 @@ type world struct {
 	gone    bool
 	// prepared is set while drivers may have prepared the pod's claims.
 	prepared bool
+	// stored is the eviction in the pod's directory.
+	stored *Eviction
 
 	// The state of the agent, which a crash loses.
 	memory  Memory
@@ -76,6 +79,7 @@ func newWorld(pod *v1.Pod, programs map[string][]program, crash *rand.Rand) *wor
 // restart replaces the agent by a new one, which has only the state of the API and the runtime.
 func (w *world) restart() {
 	w.memory = Remember(&w.pod.Status)
+	w.memory.Evicted = w.stored
 	w.old = *w.pod.Status.DeepCopy()
 	w.flights = nil
 	if w.rand == nil {
@@ -196,6 +200,11 @@ func (w *world) tick() {
 	if w.deleteAt > 0 && w.now.Sub(w.start) >= w.deleteAt && w.pod.DeletionTimestamp == nil {
 		w.delete()
 	}
+	if w.evictAt > 0 && w.now.Sub(w.start) >= w.evictAt && w.stored == nil && !IsOver(w.old.Phase) {
+		w.stored = &Eviction{Refusal: Refusal{Reason: "Evicted", Message: "model"}, GraceSeconds: 1, Disrupts: true}
+		w.memory = w.memory.clone()
+		w.memory.Evicted = w.stored
+	}
 }
 
 // delete deletes the pod with its own grace period.
@@ -237,6 +246,9 @@ func (w *world) wait(out Output) bool {
 	}
 	if w.deleteAt > 0 && w.pod.DeletionTimestamp == nil {
 		consider(w.start.Add(w.deleteAt))
+	}
+	if w.evictAt > 0 && w.stored == nil {
+		consider(w.start.Add(w.evictAt))
 	}
 	if next.IsZero() {
 		return false
@@ -292,6 +304,9 @@ func (w *world) advance(i int) {
 
 // launch returns the steps of an action, and its result for the agent.
 func (w *world) launch(a Action) *flying {
+	if w.stored != nil && stageOf(a.Kind).starts {
+		w.problem("%s after the eviction", a.Key())
+	}
 	f := &flying{action: a}
 	remember := func(change func(*RunMemory)) func(*Memory) {
 		return func(m *Memory) {

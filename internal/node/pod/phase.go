@@ -13,8 +13,9 @@ import v1 "k8s.io/api/core/v1"
 //   - Succeeded or Failed when all have exited and none will be restarted. Sidecars count only
 //     while they run.
 //
-// over is set if nothing will be restarted, whatever the policy.
-func phaseOf(pod *v1.Pod, s *v1.PodStatus, over, initialized bool) v1.PodPhase {
+// over is set if nothing will be restarted, whatever the policy. restarting reports whether a container will be, whatever its
+// policy, with all others.
+func phaseOf(pod *v1.Pod, s *v1.PodStatus, over, initialized bool, restarting func(name string) bool) v1.PodPhase {
 	pendingInit, pendingSidecars, failedInit := 0, 0, 0
 	running, waiting, unknown := 0, 0, 0
 	for i := range pod.Spec.InitContainers {
@@ -36,7 +37,7 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus, over, initialized bool) v1.PodPhase {
 		switch end := ended(state, last); {
 		case end == nil:
 			pendingInit++
-		case end.ExitCode != 0 && !restarts(pod, c, end.ExitCode):
+		case end.ExitCode != 0 && !restarts(pod, c, end.ExitCode) && !restarting(c.Name):
 			failedInit++
 		}
 	}
@@ -50,7 +51,7 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus, over, initialized bool) v1.PodPhase {
 			running++
 		case end != nil:
 			stopped++
-			if !restarts(pod, c, end.ExitCode) {
+			if !restarts(pod, c, end.ExitCode) && !restarting(c.Name) {
 				final++
 			}
 			if state.Terminated != nil && end.ExitCode == 0 {

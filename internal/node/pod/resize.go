@@ -16,8 +16,8 @@ import (
 
 // Resize is the node's answer to a change of the pod's resources (KEP-1287).
 type Resize struct {
-	// Pending is why the node cannot allocate the resources in the API's spec; nil if it can or if
-	// nothing changed.
+	// Pending is why the node cannot allocate the resources in the API's spec: never, if its reason is Infeasible, else now.
+	// It is nil if it can or if nothing changed.
 	Pending *Refusal
 	// Allocated is the generation of the spec whose resources were allocated last; 0 if those are
 	// still the resources that the pod was admitted with.
@@ -72,8 +72,12 @@ func (d *decision) resizeConditions(s *v1.PodStatus) []v1.PodCondition {
 	}
 	var conditions []v1.PodCondition
 	if p := d.Resize.Pending; p != nil {
+		reason := v1.PodReasonDeferred
+		if p.Reason == v1.PodReasonInfeasible {
+			reason = p.Reason
+		}
 		conditions = append(conditions, v1.PodCondition{
-			Type: v1.PodResizePending, Reason: v1.PodReasonDeferred, Message: p.Message, ObservedGeneration: d.Pod.Generation,
+			Type: v1.PodResizePending, Reason: reason, Message: p.Message, ObservedGeneration: d.Pod.Generation,
 		})
 	}
 	if d.Memory.Resizing {

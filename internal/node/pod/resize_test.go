@@ -214,3 +214,47 @@ func TestAllocationIsStored(t *testing.T) {
 		t.Errorf("allocated %+v, wanted %+v", in.Spec.Containers[0].Resources, wanted.Spec.Containers[0].Resources)
 	}
 }
+
+// A resize that can never be done is shown as Infeasible, any other that waits as Deferred.
+func TestPendingReasons(t *testing.T) {
+	for reason, want := range map[string]string{"OutOfcpu": v1.PodReasonDeferred, v1.PodReasonInfeasible: v1.PodReasonInfeasible} {
+		in := scene(v1.Container{Name: "c"}).with(runningRun("c"))
+		in.Resize.Pending = &Refusal{Reason: reason, Message: "why"}
+		c := conditionOf(Decide(in).Status.Conditions, v1.PodResizePending)
+		if c == nil || c.Reason != want || c.Message != "why" {
+			t.Errorf("%s: %+v", reason, c)
+		}
+	}
+}
+
+// The status has the resources of the whole pod: while it is resized, those that its cgroup still has.
+func TestPodResourcesStatus(t *testing.T) {
+	c := sized("c", "1", "64Mi")
+	in := scene(c, v1.Container{Name: "unlimited"}).with(runningRun("c"))
+	in.Pod.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("128Mi")}}
+	was := criconfig.PodSize(in.Pod)
+	was.MemoryLimit = 96 << 20
+	for name, test := range map[string]struct {
+		memory Memory
+		shown  *v1.ResourceRequirements
+		want   string
+	}{
+		"unknown cgroup":   {Memory{VolumesReady: true}, nil, "128Mi"},
+		"cgroup as before": {Memory{VolumesReady: true, Cgroup: &was}, nil, "96Mi"},
+		"new agent": {Memory{VolumesReady: true, Resizing: true}, &v1.ResourceRequirements{
+			Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("80Mi")},
+		}, "80Mi"},
+	} {
+		in.Memory, in.Old.Resources = test.memory, test.shown
+		s := Decide(in).Status
+		if got := s.Resources.Limits.Memory().String(); got != test.want {
+			t.Errorf("%s: limit %s, want %s", name, got, test.want)
+		}
+		if _, limited := s.Resources.Limits[v1.ResourceCPU]; limited {
+			t.Errorf("%s: the CPU of a container without a limit is shown as limited", name)
+		}
+		if got := s.AllocatedResources.Cpu().String(); got != "1" {
+			t.Errorf("%s: allocated CPU %s", name, got)
+		}
+	}
+}

@@ -28,6 +28,10 @@ func (d *decision) run() {
 		return
 	}
 	d.prune(sandbox)
+	if d.endPastLives() {
+		d.watchRunning(sandbox)
+		return
+	}
 	d.resize(sandbox)
 	d.ephemeralContainers(sandbox)
 	if d.initContainers(sandbox) {
@@ -224,8 +228,8 @@ func (d *decision) keepRunning(c *v1.Container, sandbox runtime.Sandbox) {
 		d.kill(run, d.killDeadline(run, "", 0), fmt.Sprintf("Container is in %q state, try killing it before restart", run.State))
 	case run.State == runtime.Running:
 		d.check(c, run)
-	case run.SandboxID != sandbox.ID && isInit(d.Pod, c.Name):
-		// In a new sandbox, initialization starts over.
+	case run.SandboxID != sandbox.ID && isInit(d.Pod, c.Name), d.isPast(run):
+		// In a new sandbox, initialization starts over; in a new life, all does.
 		d.start(c, run.Attempt+1, 0)
 	case shouldRestart(d.Pod, c, run):
 		d.restart(c, run)
@@ -257,7 +261,7 @@ func (d *decision) reportBackOff(c *v1.Container, ended runtime.Container) {
 
 func (d *decision) start(c *v1.Container, attempt uint32, backOff time.Duration) {
 	if d.mayRetry(OfContainer(c.Name)) {
-		d.do(Action{Kind: StartContainer, Container: c.Name, Attempt: attempt, BackOff: backOff})
+		d.do(Action{Kind: StartContainer, Container: c.Name, Attempt: attempt, BackOff: backOff, Life: d.life})
 	}
 }
 
@@ -315,10 +319,10 @@ func (d *decision) isReady(c *v1.Container, run runtime.Container) bool {
 	return d.isStarted(c, run) && (c.ReadinessProbe == nil || isTrue(d.Memory.Runs[run.ID].Readiness))
 }
 
-// runIn returns the container's newest run if it is in the sandbox.
+// runIn returns the container's newest run if it is in the sandbox, and not of an earlier life.
 func (d *decision) runIn(sandbox runtime.Sandbox, name string) (runtime.Container, bool) {
 	run, ok := d.Runtime.Latest(name)
-	return run, ok && run.SandboxID == sandbox.ID
+	return run, ok && run.SandboxID == sandbox.ID && !d.isPast(run)
 }
 
 // nextAttempt returns the number of the next run of a container that the runtime does not have: 0

@@ -6,6 +6,7 @@ package pod
 import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
@@ -77,7 +78,36 @@ func (d *decision) actualResources(c *v1.Container, run runtime.Container) *v1.R
 	if run.State != runtime.Running || resizable(d.Pod, c.Name) == nil {
 		return resources
 	}
-	s := d.applied(c, run)
+	show(resources, d.applied(c, run))
+	return resources
+}
+
+// podResources sets the pod's resources in its status (KEP-5419): the requests that are allocated, and requests and limits as
+// the pod's cgroup has them. An agent that ended during a resize leaves them as they were shown.
+func (d *decision) podResources(s *v1.PodStatus) {
+	s.AllocatedResources = resourcehelper.PodRequests(d.Pod, resourcehelper.PodResourcesOptions{})
+	resources := &v1.ResourceRequirements{
+		Requests: s.AllocatedResources.DeepCopy(),
+		Limits:   resourcehelper.PodLimits(d.Pod, resourcehelper.PodResourcesOptions{}),
+	}
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		if !criconfig.IsLimited(d.Pod, name) {
+			delete(resources.Limits, name)
+		}
+	}
+	switch {
+	case d.Memory.Cgroup != nil:
+		show(resources, *d.Memory.Cgroup)
+	case d.Memory.Resizing && d.Old.Resources != nil:
+		resources = d.Old.Resources
+	}
+	if len(resources.Requests)+len(resources.Limits) > 0 {
+		s.Resources = resources
+	}
+}
+
+// show replaces the CPU and memory in resources by what a container or a pod has. What it is not allocated, it does not show.
+func show(resources *v1.ResourceRequirements, s criconfig.Size) {
 	put := func(list v1.ResourceList, name v1.ResourceName, value int64) {
 		allocated, ok := list[name]
 		if !ok || criconfig.Amount(name, allocated) == value {
@@ -93,5 +123,4 @@ func (d *decision) actualResources(c *v1.Container, run runtime.Container) *v1.R
 	put(resources.Requests, v1.ResourceMemory, s.MemoryRequest)
 	put(resources.Limits, v1.ResourceCPU, s.CPULimit)
 	put(resources.Limits, v1.ResourceMemory, s.MemoryLimit)
-	return resources
 }

@@ -60,8 +60,8 @@ func sidecarNamed(pod *v1.Pod, name string) (index int, ok bool) {
 func restarts(pod *v1.Pod, c *v1.Container, exitCode int32) bool {
 	policy := pod.Spec.RestartPolicy
 	if c.RestartPolicy != nil {
-		if restart, ok := ruleFor(c, exitCode); ok {
-			return restart
+		if matchingRule(c, exitCode) != nil {
+			return true // both actions restart the container
 		}
 		policy = v1.RestartPolicy(*c.RestartPolicy)
 	}
@@ -74,18 +74,19 @@ func restarts(pod *v1.Pod, c *v1.Container, exitCode int32) bool {
 	return true
 }
 
-// ruleFor applies the container's own restart rules. ok is false if none of them matches.
-func ruleFor(c *v1.Container, exitCode int32) (restart, ok bool) {
-	for _, rule := range c.RestartPolicyRules {
+// matchingRule returns the first of the container's restart rules that matches, or nil.
+func matchingRule(c *v1.Container, exitCode int32) *v1.ContainerRestartRule {
+	for i := range c.RestartPolicyRules {
+		rule := &c.RestartPolicyRules[i]
 		if rule.ExitCodes == nil {
 			continue
 		}
 		in := slices.Contains(rule.ExitCodes.Values, exitCode)
 		if in == (rule.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn) {
-			return rule.Action == v1.ContainerRestartRuleActionRestart, rule.Action == v1.ContainerRestartRuleActionRestart
+			return rule
 		}
 	}
-	return false, false
+	return nil
 }
 
 // neverRestarts reports whether the restart policy is Never.

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/node/criconfig"
@@ -18,8 +19,8 @@ import (
 // createSandbox is the stage of CreateSandbox.
 //
 // Assumes: volumes and devices are ready, and no other sandbox of the pod is ready or holds its network.
-// Leaves: the pod's cgroup, its log directory and a ready sandbox, numbered Action.Attempt.
-// On failure: an event, and a Failure of OfSandbox. A cgroup or directory that was created stays
+// Leaves: the pod's cgroup, its range of IDs if it has a user namespace, its log directory and a ready sandbox, numbered Action.Attempt.
+// On failure: an event, and a Failure of OfSandbox. A cgroup, range or directory that was created stays
 // for the next attempt or for Release and Clean.
 func (w *Worker) createSandbox(ctx context.Context, t task) func(*Memory) {
 	if err := w.runSandbox(context.WithoutCancel(ctx), t); err != nil {
@@ -47,18 +48,22 @@ func (w *Worker) runSandbox(ctx context.Context, t task) error {
 			"pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
 			criconfig.FullName(t.pod), v1.DNSClusterFirst, v1.DNSDefault))
 	}
-	config, err := w.parts.Host.Sandbox(w.withGroups(t.pod), t.Attempt, parent, dns)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
-		return fmt.Errorf("create the pod's log directory: %w", err)
-	}
 	handler := ""
 	if class := t.pod.Spec.RuntimeClassName; class != nil && *class != "" {
 		if handler, err = w.parts.RuntimeHandler(ctx, *class); err != nil {
 			return err
 		}
+	}
+	users, err := w.userNamespace(t.pod, handler)
+	if err != nil {
+		return err
+	}
+	config, err := w.parts.Host.Sandbox(w.withGroups(t.pod), t.Attempt, parent, dns, users)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
+		return fmt.Errorf("create the pod's log directory: %w", err)
 	}
 	sandbox, err := w.parts.Runtime.Service().RunPodSandbox(ctx, config, handler)
 	if err == nil && w.parts.AnnouncePod != nil && !t.pod.Spec.HostNetwork {
@@ -67,4 +72,12 @@ func (w *Worker) runSandbox(ctx context.Context, t task) error {
 		}
 	}
 	return err
+}
+
+// userNamespace returns the pod's user namespace, or nil if it has the host's.
+func (w *Worker) userNamespace(pod *v1.Pod, handler string) (*runtimeapi.UserNamespace, error) {
+	if !isFalse(pod.Spec.HostUsers) {
+		return nil, nil
+	}
+	return w.parts.Users.For(pod.UID, handler)
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
 // preStop is the stage of PreStop.
@@ -14,7 +16,8 @@ import (
 // Assumes: the run Action.ID is running, is to be stopped, and its container has a preStop hook.
 // Leaves: RunMemory.PreStopped, at the end of the hook or at Action.Deadline, when the hook is
 // cancelled. StopContainer follows in either case.
-// On failure: an event. The container is stopped all the same.
+// On failure: an event. The container is stopped all the same. If the runtime went away, the stop begins again, with the
+// hook; see Memory.interrupt.
 func (w *Worker) preStop(ctx context.Context, t task) func(*Memory) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -29,6 +32,9 @@ func (w *Worker) preStop(ctx context.Context, t task) func(*Memory) {
 		if err != nil && ctx.Err() == nil {
 			// The event omits the message, because a hook's output may be secret.
 			w.event(t.pod, t.Container, v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+		}
+		if runtime.IsUnavailable(err) {
+			return (*Memory).interrupt
 		}
 	case <-ctx.Done():
 	case <-w.parts.Clock.After(t.Deadline.Sub(w.parts.Clock.Now())):

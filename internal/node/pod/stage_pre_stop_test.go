@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 func TestPreStop(t *testing.T) {
@@ -52,5 +54,18 @@ func TestPreStopDeadline(t *testing.T) {
 	<-cancelled
 	if events := s.takeEvents(); !s.memory.Runs["c-0"].PreStopped || len(events) > 0 {
 		t.Errorf("memory %+v, events %v", s.memory.Runs["c-0"], events)
+	}
+}
+
+// TestRuntimeEndsDuringPreStop: the hook does not count as over, and is repeated.
+func TestRuntimeEndsDuringPreStop(t *testing.T) {
+	s := newStageTest(t, hookedPod())
+	s.running()
+	s.node.hook = func(context.Context) (string, error) {
+		return "", status.Error(codes.Unavailable, "error reading from server: EOF")
+	}
+	s.do(Action{Kind: PreStop, Container: "c", ID: "c-0", Deadline: caseTime.Add(time.Second)})
+	if s.memory.Runs["c-0"].PreStopped || !s.memory.Interrupted {
+		t.Errorf("memory %+v", s.memory)
 	}
 }

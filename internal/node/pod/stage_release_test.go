@@ -11,12 +11,12 @@ import (
 )
 
 func TestRelease(t *testing.T) {
-	for _, call := range []string{"Unprepare", "Teardown", "Remove"} {
+	for _, call := range []string{"Unprepare", "Release", "Teardown", "Remove"} {
 		s := newStageTest(t, testPod())
 		s.cri.fail[call] = errors.New("busy")
 		s.do(Action{Kind: Release})
 		// A failure of one does not keep the others from being released.
-		if diff := cmp.Diff([]string{"Unprepare", "Teardown", "Remove"}, s.cri.took()); diff != "" {
+		if diff := cmp.Diff([]string{"Unprepare", "Release", "Teardown", "Remove"}, s.cri.took()); diff != "" {
 			t.Errorf("%s fails: calls (-want +got):\n%s", call, diff)
 		}
 		if want := call != "Unprepare"; s.memory.ClaimsReleased != want {
@@ -30,6 +30,10 @@ func TestRelease(t *testing.T) {
 		}
 		delete(s.cri.fail, call)
 		s.do(Action{Kind: Release})
+		// The IDs of the pod are free once nothing has them any more.
+		if diff := cmp.Diff([]string{"Unprepare", "Release", "Teardown", "Remove", "ReleaseUsers"}, s.cri.took()); diff != "" {
+			t.Errorf("%s succeeds: calls (-want +got):\n%s", call, diff)
+		}
 		if !s.memory.Released || !s.memory.ClaimsReleased {
 			t.Errorf("%s succeeds: not released", call)
 		}

@@ -88,7 +88,10 @@ func (w *Worker) resizeContainers(ctx context.Context, pod *v1.Pod, targets []re
 		return nil, err
 	}
 	for _, t := range targets {
-		resources := &runtimeapi.ContainerResources{Linux: criconfig.ContainerResources(pod, t.container, w.parts.Host.Memory)}
+		resources := &runtimeapi.ContainerResources{Linux: w.parts.Host.ContainerResources(pod, t.container)}
+		if w.parts.Resources.Exclusive(pod.UID, t.container.Name) {
+			resources.Linux.CpuQuota = criconfig.NoQuota
+		}
 		if err := w.parts.Runtime.Service().UpdateContainerResources(ctx, t.id, resources); err != nil {
 			return done, err
 		}

@@ -41,6 +41,9 @@ func (e *startError) Error() string { return runtime.Message(e.err) }
 // If the pod is to stop, nothing more is created and no failure is left.
 func (w *Worker) startContainer(ctx context.Context, t task) func(*Memory) {
 	err := w.tryStart(ctx, t)
+	if ctx.Err() == nil {
+		w.observeStart(t, err)
+	}
 	if err == nil {
 		return func(m *Memory) { delete(m.Failures, OfContainer(t.Container)) }
 	}
@@ -89,7 +92,8 @@ func (w *Worker) tryStart(ctx context.Context, t task) error {
 		return err
 	}
 	config, err := w.configure(ctx, criconfig.Run{
-		Pod: w.Pod(), Container: c, Attempt: t.Attempt, BackOff: t.BackOff, Image: image,
+		Pod: w.Pod(), Container: c, Attempt: t.Attempt, BackOff: t.BackOff, Life: t.Life, Image: image,
+		Users: sandboxConfig.Linux.SecurityContext.NamespaceOptions.UsernsOptions,
 	}, volumeImages)
 	if err != nil {
 		return &startError{reason: reasonCreateConfig, err: err}
@@ -156,7 +160,11 @@ func (w *Worker) currentSandbox(pod *v1.Pod) (runtime.Sandbox, *runtimeapi.PodSa
 	if err != nil {
 		return runtime.Sandbox{}, nil, err
 	}
-	config, err := w.parts.Host.Sandbox(w.withGroups(pod), sandbox.Attempt, parent, dns)
+	users, err := w.userNamespace(pod, "") // allocated with the sandbox
+	if err != nil {
+		return runtime.Sandbox{}, nil, err
+	}
+	config, err := w.parts.Host.Sandbox(w.withGroups(pod), sandbox.Attempt, parent, dns, users)
 	return sandbox, config, err
 }
 
@@ -178,6 +186,9 @@ func (w *Worker) configure(ctx context.Context, r criconfig.Run, images map[stri
 		if r.CDIDevices, err = w.parts.Claims.Devices(r.Pod, r.Container); err != nil {
 			return nil, err
 		}
+	}
+	if r.Assigned, err = w.parts.Resources.Prepare(ctx, r.Pod, r.Container.Name); err != nil {
+		return nil, err
 	}
 	for _, m := range r.Mounts {
 		if m.Image != nil {

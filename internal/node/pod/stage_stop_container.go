@@ -6,6 +6,8 @@ package pod
 import (
 	"context"
 	"time"
+
+	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
 // stopContainer is the stage of StopContainer.
@@ -14,10 +16,14 @@ import (
 // Leaves: the run exited: after the stop signal, or after SIGKILL at Action.Deadline. The run gets
 // at least minGrace between the two. If the deadline becomes earlier, a second call of the stage runs
 // concurrently with the first; see Worker.shortenStop.
-// On failure: an event and a pause. Decide repeats the action while the run is running.
+// On failure: an event and a pause. Decide repeats the action while the run is running. If the runtime went away, the stop
+// begins again; see Memory.interrupt.
 func (w *Worker) stopContainer(ctx context.Context, t task) func(*Memory) {
 	grace := max(t.Deadline.Sub(w.parts.Clock.Now()), minGrace)
 	err := w.parts.Runtime.Service().StopContainer(context.WithoutCancel(ctx), t.ID, int64((grace+time.Second-1)/time.Second))
 	w.reportTeardown(ctx, t, err)
+	if runtime.IsUnavailable(err) {
+		return (*Memory).interrupt
+	}
 	return nil
 }

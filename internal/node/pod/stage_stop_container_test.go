@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
@@ -48,5 +51,31 @@ func TestStopContainerFails(t *testing.T) {
 	s.do(Action{Kind: StopContainer, Container: "c", ID: "c-0", Deadline: caseTime})
 	if events := s.takeEvents(); len(events) > 0 {
 		t.Errorf("events %v", events)
+	}
+}
+
+// TestRuntimeEndsDuringStop: the stop of a container begins again, with its hook and the whole grace period, however long the
+// runtime was away.
+func TestRuntimeEndsDuringStop(t *testing.T) {
+	const grace = 10 * time.Second
+	s := newStageTest(t, hookedPod())
+	s.running()
+	s.pod.DeletionTimestamp, s.pod.DeletionGracePeriodSeconds = &metav1.Time{Time: caseTime}, new(int64(grace/time.Second))
+	s.memory.StoppingSince = caseTime
+	s.memory.Runs["c-0"] = RunMemory{PreStopped: true, Deadline: caseTime.Add(grace)}
+	s.cri.fail["StopContainer"] = status.Error(codes.Unavailable, "error reading from server: EOF")
+	interrupted := s.stopFails(Action{Kind: StopContainer, Container: "c", ID: "c-0", Deadline: caseTime.Add(grace)})
+	interrupted(&s.memory)
+
+	again := caseTime.Add(8 * time.Second)
+	out := Decide(Input{Pod: s.pod, Old: s.pod.Status, Runtime: s.seen, Memory: s.memory, Now: again})
+	want := []Action{{Kind: PreStop, Container: "c", ID: "c-0", Deadline: again.Add(grace)}}
+	if diff := cmp.Diff(want, out.Actions); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+	// The next decision does not begin once more.
+	later := Decide(Input{Pod: s.pod, Old: out.Status, Runtime: s.seen, Memory: out.Memory, Now: again.Add(time.Second)})
+	if diff := cmp.Diff(want, later.Actions); diff != "" {
+		t.Errorf("next actions (-want +got):\n%s", diff)
 	}
 }

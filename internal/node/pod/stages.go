@@ -18,22 +18,22 @@ var stages = []stage{
 	// Start.
 	{kind: PrepareVolumes, run: (*Worker).prepareVolumes, starts: true},
 	{kind: PrepareClaims, run: (*Worker).prepareClaims, starts: true},
-	{kind: CreateSandbox, run: (*Worker).createSandbox, starts: true, finish: true},
-	{kind: StartContainer, run: (*Worker).startContainer, starts: true, finish: true}, // init containers one by one, then all app containers
+	{kind: CreateSandbox, run: (*Worker).createSandbox, starts: true, finish: true, changes: true},
+	{kind: StartContainer, run: (*Worker).startContainer, starts: true, finish: true, changes: true}, // init containers one by one, then all app containers
 	{kind: PostStart, run: (*Worker).postStart, starts: true},
 
 	// While it runs, the worker also keeps probes and log rotation going (syncProbes, syncLogs).
-	{kind: ResizePod, run: (*Worker).resizePod, finish: true},
+	{kind: ResizePod, run: (*Worker).resizePod, finish: true, changes: true},
 
 	// Stop: app containers at once, then sidecars in reverse order.
 	{kind: PreStop, run: (*Worker).preStop},
-	{kind: StopContainer, run: (*Worker).stopContainer},
-	{kind: StopSandbox, run: (*Worker).stopSandbox, finish: true},
+	{kind: StopContainer, run: (*Worker).stopContainer, changes: true},
+	{kind: StopSandbox, run: (*Worker).stopSandbox, finish: true, changes: true},
 	{kind: Release, run: (*Worker).release}, // then the pod may leave the API
 
 	// Remove, once the API no longer has the pod. Old runs and sandboxes are removed earlier.
-	{kind: RemoveSandbox, run: (*Worker).removeSandbox, finish: true},
-	{kind: RemoveContainer, run: (*Worker).removeContainer, finish: true},
+	{kind: RemoveSandbox, run: (*Worker).removeSandbox, finish: true, changes: true},
+	{kind: RemoveContainer, run: (*Worker).removeContainer, finish: true, changes: true},
 	{kind: Clean, run: (*Worker).clean},
 }
 
@@ -48,6 +48,8 @@ type stage struct {
 	// starts is set if the stage only serves to start the pod. It is cancelled when the pod is to
 	// stop.
 	starts bool
+	// changes is set if the stage changes the pod in the runtime, so that the worker must read it again.
+	changes bool
 	// finish is set if a worker whose agent stops waits for the stage. Such a stage takes only a
 	// moment, and an interrupted one would have to be repeated: an interrupted start of a container
 	// would count as failed.

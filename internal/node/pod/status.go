@@ -26,11 +26,12 @@ func (d *decision) status() v1.PodStatus {
 	}
 	d.addresses(&s)
 	keepOthersFields(&s, &d.Pod.Status)
+	d.podResources(&s)
 	s.InitContainerStatuses = d.containerStatuses(d.Pod.Spec.InitContainers, initContainer)
 	s.ContainerStatuses = d.containerStatuses(d.Pod.Spec.Containers, appContainer)
 	s.EphemeralContainerStatuses = d.containerStatuses(ephemeralSpecs(d.Pod), ephemeralContainer)
-	over := d.deleting() || d.Memory.Expired != nil || d.Memory.Terminated != nil || IsOver(d.Pod.Status.Phase)
-	s.Phase = phaseOf(d.Pod, &s, over && !d.anythingRuns(), d.anyAppRanInSandbox())
+	over := d.deleting() || d.ended() != nil || IsOver(d.Pod.Status.Phase)
+	s.Phase = phaseOf(d.Pod, &s, over && !d.anythingRuns(), d.anyAppRanInSandbox(), d.startsAgain)
 	if IsOver(s.Phase) && !over && d.anyAppChanged() {
 		s.Phase = v1.PodRunning // it was stopped in order to restart it, whatever its exit code
 	}
@@ -104,22 +105,15 @@ func keepOthersFields(s, api *v1.PodStatus) {
 	s.ResourceClaimStatuses = api.ResourceClaimStatuses
 	s.ExtendedResourceClaimStatus = api.ExtendedResourceClaimStatus
 	s.NodeAllocatableResourceClaimStatuses = api.NodeAllocatableResourceClaimStatuses
-	var conditions []v1.PodCondition
-	for _, c := range api.Conditions {
-		if !isOwnCondition(c.Type) {
-			conditions = append(conditions, c)
-		}
-	}
-	for _, c := range s.Conditions {
-		if isOwnCondition(c.Type) {
-			conditions = append(conditions, c)
-		}
-	}
-	s.Conditions = conditions
+	own := slices.DeleteFunc(slices.Clone(s.Conditions), func(c v1.PodCondition) bool { return !isOwnCondition(c.Type) && !isOwnDisruption(c) })
+	others := slices.DeleteFunc(slices.Clone(api.Conditions), func(c v1.PodCondition) bool {
+		return isOwnCondition(c.Type) || conditionOf(own, c.Type) != nil
+	})
+	s.Conditions = slices.Concat(others, own)
 }
 
 // applyFinalPhase keeps a phase that is already final, and sets the phase, reason and message of a pod
-// that exceeded its deadline.
+// that the node ends.
 func (d *decision) applyFinalPhase(s *v1.PodStatus) {
 	api := d.Pod.Status
 	switch {
@@ -131,26 +125,9 @@ func (d *decision) applyFinalPhase(s *v1.PodStatus) {
 	if s.Phase == d.Old.Phase {
 		s.Reason, s.Message = d.Old.Reason, d.Old.Message
 	}
-	if d.Memory.Expired != nil && !IsOver(api.Phase) {
-		s.Phase, s.Reason, s.Message = v1.PodFailed, d.Memory.Expired.Reason, d.Memory.Expired.Message
+	if end := d.ended(); end != nil && !IsOver(api.Phase) {
+		s.Phase, s.Reason, s.Message = v1.PodFailed, end.Reason, end.Message
 	}
-	if d.Memory.Terminated != nil && !IsOver(api.Phase) {
-		s.Phase, s.Reason, s.Message = v1.PodFailed, d.Memory.Terminated.Reason, d.Memory.Terminated.Message
-		s.Conditions = append(slices.DeleteFunc(s.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget }), d.disrupted())
-	}
-}
-
-// disrupted returns the condition of a pod that the node has ended.
-func (d *decision) disrupted() v1.PodCondition {
-	c := v1.PodCondition{
-		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, ObservedGeneration: d.Pod.Generation,
-		Reason: v1.PodReasonTerminationByKubelet, Message: d.Memory.Terminated.Message,
-		LastTransitionTime: metav1.NewTime(d.Now).Rfc3339Copy(),
-	}
-	if old := conditionOf(d.Old.Conditions, c.Type); old != nil && old.Status == c.Status {
-		c.LastTransitionTime = old.LastTransitionTime
-	}
-	return c
 }
 
 // anyAppRanInSandbox reports whether an app container has run in the current sandbox.
@@ -175,7 +152,7 @@ func (d *decision) publish() {
 	if d.isFinal() {
 		return
 	}
-	if IsOver(s.Phase) && !IsOver(d.Pod.Status.Phase) && (d.anythingRuns() || d.holdsClaims()) {
+	if IsOver(s.Phase) && !IsOver(d.Pod.Status.Phase) && (d.anythingRuns() || d.holdsDevices()) {
 		s.Phase, s.Reason, s.Message = d.Old.Phase, d.Old.Reason, d.Old.Message
 		if s.Phase == "" {
 			s.Phase = v1.PodPending
@@ -184,11 +161,18 @@ func (d *decision) publish() {
 	if d.out.Finished && d.deleting() {
 		d.terminateAll(s)
 	}
-	s.Conditions = slices.Concat(s.Conditions, d.resizeConditions(s), d.conditions(s))
+	if c := d.disruption(s); c != nil {
+		s.Conditions = slices.DeleteFunc(s.Conditions, func(other v1.PodCondition) bool { return other.Type == c.Type })
+		s.Conditions = append(s.Conditions, *c)
+	}
+	s.Conditions = slices.Concat(s.Conditions, d.resizeConditions(s), d.conditions(s), d.restartingCondition(s))
 }
 
-// holdsClaims reports whether devices may still be prepared for the pod.
-func (d *decision) holdsClaims() bool { return usesClaims(d.Pod) && !d.Memory.ClaimsReleased }
+// holdsDevices reports whether the pod may still have devices, or other resources, that the scheduler would give to
+// another pod if it were over.
+func (d *decision) holdsDevices() bool {
+	return d.Assigned || usesClaims(d.Pod) && !d.Memory.ClaimsReleased
+}
 
 // terminateAll gives every container of a deleted pod a terminated state. A container that the
 // runtime no longer has counts as failed, so that the pod does not count as succeeded.
@@ -249,11 +233,16 @@ func attempted(list []v1.ContainerStatus) []v1.ContainerStatus {
 	return list[:min(1, len(list))]
 }
 
+// isOwnDisruption reports whether a condition DisruptionTarget is the agent's. Other clients set it as well.
+func isOwnDisruption(c v1.PodCondition) bool {
+	return c.Type == v1.DisruptionTarget && c.Reason == v1.PodReasonTerminationByKubelet
+}
+
 // isOwnCondition reports whether the agent owns a condition.
 func isOwnCondition(t v1.PodConditionType) bool {
 	return slices.Contains([]v1.PodConditionType{
 		v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled,
-		v1.PodResizePending, v1.PodResizeInProgress,
+		v1.PodResizePending, v1.PodResizeInProgress, v1.AllContainersRestarting,
 	}, t)
 }
 

@@ -120,3 +120,11 @@ func isNewer(a, b *v1.Pod) bool {
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err != nil || order > 0
 }
+
+// MirrorStatus returns the status of a mirror pod for that of its static pod. It keeps the fields of other clients.
+func MirrorStatus(mirror *v1.Pod, status v1.PodStatus) v1.PodStatus {
+	status = *status.DeepCopy()
+	keepOthersFields(&status, &mirror.Status)
+	status.ObservedGeneration = mirror.Generation
+	return status
+}

@@ -21,8 +21,8 @@ const defaultGrace = 30 * time.Second
 // stop decides the next steps of a pod that is to stop: containers, then sandboxes, then claims, volumes
 // and cgroup and, once the API no longer has the pod, everything else.
 func (d *decision) stop() {
-	if d.Memory.StoppingSince.IsZero() {
-		d.Memory.StoppingSince = d.Now
+	if d.Memory.StoppingSince.IsZero() || d.Memory.Interrupted {
+		d.Memory.StoppingSince, d.Memory.Interrupted = d.Now, false
 	}
 	if d.stopContainers() || d.isStarting() || d.isInFlight(ResizePod, "") ||
 		d.isInFlight(PrepareVolumes, "") || d.isInFlight(PrepareClaims, "") || d.isInFlight(CreateSandbox, "") {
@@ -34,6 +34,17 @@ func (d *decision) stop() {
 	d.out.Finished = true
 	if d.Deleted {
 		d.remove()
+	}
+}
+
+// interrupt makes the next decision stop the containers from the start, with their preStop hooks and the whole grace period,
+// because the runtime ended in the middle (Kubernetes documentation, "Termination of Pods"). A new agent does the same: it
+// remembers no deadline.
+func (m *Memory) interrupt() {
+	m.Interrupted = true
+	for id, run := range m.Runs {
+		run.Deadline, run.PreStopped = time.Time{}, false
+		m.Runs[id] = run
 	}
 }
 
@@ -128,7 +139,7 @@ func (d *decision) kill(run runtime.Container, deadline time.Time, message strin
 }
 
 // killDeadline returns when a container gets SIGKILL: the grace period after it began to stop. A
-// new grace period can make the deadline earlier, never later.
+// new grace period can make the deadline earlier, never later, unless the stop was interrupted.
 func (d *decision) killDeadline(run runtime.Container, probe ProbeKind, grace time.Duration) time.Time {
 	if own := probeGrace(containerOf(d.Pod, run.Name), probe); own != nil {
 		grace = time.Duration(*own) * time.Second
@@ -157,23 +168,16 @@ func probeGrace(c *v1.Container, kind ProbeKind) *int64 {
 	return nil
 }
 
-// grace returns the grace period of a pod that is to stop: that of its deletion, or 0 if the API no
-// longer has the pod (a forced deletion). A node that ends the pod may allow less.
+// grace returns the grace period of a pod that is to stop: that of its eviction or deletion, or 0 if the API no
+// longer has the pod (a forced deletion).
 func (d *decision) grace() time.Duration {
-	if t := d.Memory.Terminated; t != nil {
-		return min(d.ownGrace(), t.Grace)
-	}
-	return d.ownGrace()
-}
-
-func (d *decision) ownGrace() time.Duration {
 	switch {
 	case d.Deleted:
 		return 0
 	case d.Pod.DeletionGracePeriodSeconds != nil:
-		return time.Duration(*d.Pod.DeletionGracePeriodSeconds) * time.Second
+		return d.evictionGrace(time.Duration(*d.Pod.DeletionGracePeriodSeconds) * time.Second)
 	}
-	return d.specGrace()
+	return d.evictionGrace(d.specGrace())
 }
 
 // specGrace returns the grace period in the pod's spec.

@@ -40,9 +40,13 @@ type Parts struct {
 	Clock       clock.Clock
 	Recorder    record.EventRecorder
 	Status      Status
+	// Observer counts what workers do; nil for none.
+	Observer Observer
 
 	Volumes     Volumes
 	Claims      Claims
+	Resources   Resources
+	Users       UserNamespaces
 	Environment Environment
 	Images      Images
 	Probes      Probes
@@ -51,6 +55,8 @@ type Parts struct {
 	Cgroups     Cgroups
 	// RuntimeHandler returns the runtime handler of a RuntimeClass.
 	RuntimeHandler func(ctx context.Context, class string) (string, error)
+	// RecursiveReadOnly reports whether the runtime can make the pod's mounts read-only recursively. Nil: it cannot.
+	RecursiveReadOnly func(pod *v1.Pod) bool
 	// AwaitPod returns when the NetworkPolicies and host ports of a pod are in force for one of its addresses. It is nil
 	// if the node applies none.
 	AwaitPod func(ctx context.Context, pod *v1.Pod, address netip.Addr) error
@@ -73,20 +79,24 @@ type Worker struct {
 	pod      *v1.Pod // with the allocated resources in its spec
 	resize   Resize
 	deleted  bool
-	finished bool // as in Output
 	rejected *Refusal
 	status   v1.PodStatus
 	results  []result
 	stale    bool // seen may be out of date
+	// isFinished is Output.Finished of the last decision.
+	isFinished bool
+	isEvicted  bool
 
 	// Only the loop uses the following.
-	memory   Memory
-	seen     *runtime.Pod
-	inFlight map[ActionKey]flight
-	probed   map[string]bool // IDs of the containers that are probed
-	logged   map[string]bool // IDs of the containers whose log is rotated
-	stopping bool            // starts are cancelled, because the pod is to stop
-	toFinish sync.WaitGroup  // actions in flight that detach must not interrupt (stage.finish)
+	firstSeen time.Time
+	rounds    int
+	memory    Memory
+	seen      *runtime.Pod
+	inFlight  map[ActionKey]flight
+	probed    map[string]bool // IDs of the containers that are probed
+	logged    map[string]bool // IDs of the containers whose log is rotated
+	stopping  bool            // starts are cancelled, because the pod is to stop
+	toFinish  sync.WaitGroup  // actions in flight that detach must not interrupt (stage.finish)
 }
 
 // result is a change of memory that a finished action or a probe hands to the loop.
@@ -150,26 +160,6 @@ func (w *Worker) RuntimeChanged() {
 	w.Wake()
 }
 
-// Terminate ends the pod: its containers stop within the time of t, and its phase becomes Failed. The first
-// call decides.
-func (w *Worker) Terminate(t Termination) {
-	w.mu.Lock()
-	w.results = append(w.results, result{apply: func(m *Memory) {
-		if m.Terminated == nil {
-			m.Terminated = &t
-		}
-	}})
-	w.mu.Unlock()
-	w.Wake()
-}
-
-// Finished reports whether nothing of the pod runs, its volumes are released, and the API has its final phase.
-func (w *Worker) Finished() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.finished && (w.deleted || IsOver(w.pod.Status.Phase))
-}
-
 // Wake requests another round.
 func (w *Worker) Wake() {
 	select {
@@ -196,12 +186,14 @@ func (w *Worker) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer w.detach()
+	w.firstSeen = w.parts.Clock.Now()
 	go w.writer.run(ctx)
 	timer := w.parts.Clock.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		again, removed := w.round(ctx)
 		if removed {
+			w.observeRemoved()
 			return
 		}
 		timer.Stop()
@@ -230,9 +222,10 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 		return observeRetry, false
 	}
 	now := w.parts.Clock.Now()
+	defer w.observeRound(now, deleted)
 	out := Decide(Input{
 		Pod: pod, Resize: resize, Deleted: deleted, Old: w.status, Runtime: w.seen, Memory: w.memory,
-		Devices:  w.devicesOf(pod),
+		Devices: w.devicesOf(pod), Assigned: w.parts.Resources.Has(w.uid), RecursiveReadOnly: w.recursiveReadOnly(pod),
 		InFlight: w.inFlightKeys(), HostIPs: w.parts.Host.IPs, RuntimeName: w.parts.RuntimeName, Now: now,
 	})
 	w.memory = out.Memory
@@ -260,10 +253,22 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 
 // devicesOf returns the health of the pod's devices, by container.
 func (w *Worker) devicesOf(pod *v1.Pod) map[string][]v1.ResourceStatus {
+	health := w.parts.Resources.Health(w.uid)
 	if !usesClaims(pod) {
-		return nil
+		return health
 	}
-	return w.parts.Claims.Health(pod)
+	all := map[string][]v1.ResourceStatus{}
+	for _, part := range []map[string][]v1.ResourceStatus{health, w.parts.Claims.Health(pod)} {
+		for container, devices := range part {
+			all[container] = append(all[container], devices...)
+		}
+	}
+	return all
+}
+
+// recursiveReadOnly reports whether the pod asks for recursive read-only mounts and gets them.
+func (w *Worker) recursiveReadOnly(pod *v1.Pod) bool {
+	return w.parts.RecursiveReadOnly != nil && wantsRecursiveReadOnly(pod) && w.parts.RecursiveReadOnly(pod)
 }
 
 // takeInput applies the results of finished actions and probes, and returns the pod to decide on.
@@ -307,8 +312,10 @@ func (w *Worker) observe(ctx context.Context) error {
 // publish makes the status visible to the node's own readers and has the writer write it.
 func (w *Worker) publish(pod *v1.Pod, deleted bool, out Output) {
 	w.mu.Lock()
-	w.status, w.finished = out.Status, out.Finished
+	before := w.status
+	w.status, w.isFinished = out.Status, out.Finished
 	w.mu.Unlock()
+	w.observeStatus(pod, &before, &out.Status)
 	if !deleted {
 		w.writer.set(pod, out.Status, out.Finished && pod.DeletionTimestamp != nil)
 	}
@@ -345,7 +352,7 @@ func (w *Worker) launch(ctx context.Context, pod *v1.Pod, action Action) {
 	w.inFlight[key] = flight{action: action, cancel: cancel}
 	stage, task := stageOf(action.Kind), w.taskOf(pod, action)
 	run := func() {
-		w.hand(result{key: key, apply: stage.run(w, ctx, task)})
+		w.finished(result{key: key, apply: stage.run(w, ctx, task)}, stage.changes)
 	}
 	if stage.finish {
 		w.toFinish.Go(run)
@@ -368,11 +375,11 @@ func (w *Worker) taskOf(pod *v1.Pod, action Action) task {
 	return task{Action: action, pod: pod, memory: w.memory, seen: w.seen}
 }
 
-// hand hands a result to the loop, which must read the runtime again.
-func (w *Worker) hand(r result) {
+// finished hands a result to the loop, which reads the runtime again if the action has changed something there.
+func (w *Worker) finished(r result, changes bool) {
 	w.mu.Lock()
 	w.results = append(w.results, r)
-	w.stale = true
+	w.stale = w.stale || changes
 	w.mu.Unlock()
 	w.Wake()
 }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package podresources serves the node's PodResources API (KEP-606), which tells agents that monitor devices which
-// pod uses which. It knows the devices of ResourceClaims (KEP-3695). The node assigns no CPUs or memory to single
-// containers, and has no device plugins.
+// pod uses which: the devices of plugins and of ResourceClaims (KEP-3695), and the CPUs and memory that the node assigned
+// to single containers. Of the older version v1alpha1, which upstream still serves, it has all: the devices of plugins.
 package podresources
 
 import (
@@ -20,10 +20,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	alpha "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/node/pod"
@@ -47,6 +49,9 @@ type Server struct {
 	Lookup pod.Lookup
 	// Claims returns the devices of a container's claims.
 	Claims func(p *v1.Pod, container *v1.Container) []*api.DynamicResource
+	// Resources returns what else a container has, and Allocatable what containers can get.
+	Resources   func(uid types.UID, container string) *api.ContainerResources
+	Allocatable func() *api.AllocatableResourcesResponse
 	// Clock times the backoff of Run.
 	Clock clock.Clock
 }
@@ -86,6 +91,7 @@ func (s *Server) Serve(ctx context.Context, socket string) error {
 	}
 	server := grpc.NewServer(grpc.UnaryInterceptor(limit(flowcontrol.NewTokenBucketRateLimiter(requestsPerSecond, requestsAtOnce))))
 	api.RegisterPodResourcesListerServer(server, s)
+	alpha.RegisterPodResourcesListerServer(server, &alphaServer{server: s})
 	stop := context.AfterFunc(ctx, server.Stop)
 	defer stop()
 	return server.Serve(listener)
@@ -120,16 +126,19 @@ func (s *Server) Get(_ context.Context, r *api.GetPodResourcesRequest) (*api.Get
 	return &api.GetPodResourcesResponse{PodResources: s.resources(p)}, nil
 }
 
-// GetAllocatableResources implements the API. ResourceSlices have the devices of drivers.
+// GetAllocatableResources implements the API. ResourceSlices have the devices of drivers, and are
+// not repeated here.
 func (s *Server) GetAllocatableResources(context.Context, *api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse, error) {
-	return &api.AllocatableResourcesResponse{}, nil
+	return s.Allocatable(), nil
 }
 
-// resources returns the devices of a pod's sidecars and app containers.
+// resources returns what a pod's sidecars and app containers have.
 func (s *Server) resources(p *v1.Pod) *api.PodResources {
 	r := &api.PodResources{Name: p.Name, Namespace: p.Namespace}
 	add := func(c *v1.Container) {
-		r.Containers = append(r.Containers, &api.ContainerResources{Name: c.Name, DynamicResources: s.Claims(p, c)})
+		has := s.Resources(p.UID, c.Name)
+		has.DynamicResources = s.Claims(p, c)
+		r.Containers = append(r.Containers, has)
 	}
 	for i := range p.Spec.InitContainers {
 		if c := &p.Spec.InitContainers[i]; pod.IsSidecar(c) {

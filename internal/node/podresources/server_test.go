@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	alpha "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kindred-project/kindred/internal/node/pod"
@@ -48,7 +50,7 @@ func (s somePods) Pod(namespace, name string, _ types.UID) (*v1.Pod, bool) {
 	return nil, false
 }
 
-func serve(t *testing.T, s *Server) api.PodResourcesListerClient {
+func serve(t *testing.T, s *Server) *grpc.ClientConn {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "") // the path of a socket is short
 	if err != nil {
@@ -79,7 +81,7 @@ func serve(t *testing.T, s *Server) api.PodResourcesListerClient {
 		}
 		_ = os.RemoveAll(dir)
 	})
-	return api.NewPodResourcesListerClient(conn)
+	return conn
 }
 
 // TestServer: agents see the devices of running pods' sidecars and app containers.
@@ -93,16 +95,24 @@ func TestServer(t *testing.T) {
 			},
 		}
 	}
-	client := serve(t, &Server{
+	conn := serve(t, &Server{
 		Lookup: somePods{pods: []*v1.Pod{named("runs", v1.PodRunning), named("over", v1.PodSucceeded)}},
 		Claims: func(p *v1.Pod, c *v1.Container) []*api.DynamicResource {
 			return []*api.DynamicResource{{ClaimName: p.Name + " " + c.Name}}
 		},
+		Resources: func(_ types.UID, container string) *api.ContainerResources {
+			return &api.ContainerResources{Name: container, CpuIds: []int64{3}, Devices: []*api.ContainerDevices{{ResourceName: "example.com/d", DeviceIds: []string{"d1"}}}}
+		},
+		Allocatable: func() *api.AllocatableResourcesResponse {
+			return &api.AllocatableResourcesResponse{CpuIds: []int64{1, 3}}
+		},
 	})
+	client := api.NewPodResourcesListerClient(conn)
+	devices := []*api.ContainerDevices{{ResourceName: "example.com/d", DeviceIds: []string{"d1"}}}
 	resources := func(name string) *api.PodResources {
 		return &api.PodResources{Namespace: "ns", Name: name, Containers: []*api.ContainerResources{
-			{Name: "sidecar", DynamicResources: []*api.DynamicResource{{ClaimName: name + " sidecar"}}},
-			{Name: "app", DynamicResources: []*api.DynamicResource{{ClaimName: name + " app"}}},
+			{Name: "sidecar", CpuIds: []int64{3}, Devices: devices, DynamicResources: []*api.DynamicResource{{ClaimName: name + " sidecar"}}},
+			{Name: "app", CpuIds: []int64{3}, Devices: devices, DynamicResources: []*api.DynamicResource{{ClaimName: name + " app"}}},
 		}}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -118,8 +128,13 @@ func TestServer(t *testing.T) {
 	if _, err := client.Get(ctx, &api.GetPodResourcesRequest{PodNamespace: "ns", PodName: "none"}); err == nil || !strings.Contains(err.Error(), "pod none in namespace ns not found") {
 		t.Errorf("get: %v", err)
 	}
-	if _, err := client.GetAllocatableResources(ctx, &api.AllocatableResourcesRequest{}); err != nil {
-		t.Error(err)
+	allocatable, err := client.GetAllocatableResources(ctx, &api.AllocatableResourcesRequest{})
+	if err != nil || !slices.Equal(allocatable.CpuIds, []int64{1, 3}) {
+		t.Errorf("allocatable: %v, %v", allocatable, err)
+	}
+	older, err := alpha.NewPodResourcesListerClient(conn).List(ctx, &alpha.ListPodResourcesRequest{})
+	if err != nil || len(older.PodResources) != 2 || older.PodResources[0].Containers[0].Devices[0].DeviceIds[0] != "d1" {
+		t.Errorf("v1alpha1: %v, %v", older, err)
 	}
 }
 

@@ -34,6 +34,14 @@ type Options struct {
 	Runtime  Runtime
 	Recorder record.EventRecorder
 	Clock    clock.WithTicker
+	// Observer counts attempts; nil for none.
+	Observer Observer
+}
+
+// Observer counts the attempts of probes. *metrics.Metrics implements it.
+type Observer interface {
+	// Probed counts an attempt, with its result: "successful", "failed" or "unknown".
+	Probed(kind string, pod *v1.Pod, container, result string, took time.Duration)
 }
 
 // Manager runs the probes of running containers. It implements pod.Probes.

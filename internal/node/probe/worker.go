@@ -87,9 +87,13 @@ func (w *worker) wait(ctx context.Context, delay time.Duration) bool {
 
 // probe makes one attempt and reports whether to continue.
 func (w *worker) probe(ctx context.Context) bool {
+	begin := w.manager.options.Clock.Now()
 	found, output, err := w.try(ctx)
 	if ctx.Err() != nil {
 		return false
+	}
+	if o := w.manager.options.Observer; o != nil {
+		o.Probed(string(w.kind), w.target.Pod, w.target.Container.Name, resultOf(found, err), w.manager.options.Clock.Since(begin))
 	}
 	if err != nil {
 		w.manager.event(w.target, eventUnhealthy, fmt.Sprintf("%s probe errored and resulted in %s state: %s", w.kind, found, err))
@@ -103,6 +107,17 @@ func (w *worker) probe(ctx context.Context) bool {
 		klog.FromContext(ctx).V(2).Info("Probe failed", "probe", w.kind, "pod", klog.KObj(w.target.Pod), "container", w.target.Container.Name, "output", output)
 	}
 	return w.count(found != failure, output)
+}
+
+// resultOf returns the result of an attempt in metrics.
+func resultOf(found outcome, err error) string {
+	switch {
+	case err != nil:
+		return "unknown"
+	case found == failure:
+		return "failed"
+	}
+	return "successful"
 }
 
 // try makes an attempt, and repeats it if the attempt itself fails.

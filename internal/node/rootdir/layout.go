@@ -18,6 +18,8 @@ import (
 //	pods/<uid>/volume-subpaths/
 //	pods/<uid>/etc-hosts                 mounted at /etc/hosts
 //	pods/<uid>/resources.json            the resources allocated to the pod
+//	pods/<uid>/eviction.json             why the node evicts the pod, if it does
+//	pods/<uid>/userns                    the IDs of its user namespace: owned by package userns
 //	pods/<uid>/containers/<name>/<n>     the termination log of the n-th run
 //	logs/<namespace>_<name>_<uid>/<container>/<n>.log
 //
@@ -27,7 +29,11 @@ import (
 //	plugins/<driver>/                    conventionally, the socket of a driver
 //	plugins_registry/                    the registration sockets of drivers
 //	pod-resources/kubelet.sock           the socket of the PodResources API
+//	device-plugins/                      the sockets of device plugins: owned by package deviceplugin
+//	assigned/<uid>.json                  CPUs, memory and devices of a pod: owned by package assign
+//	checkpoints/                         checkpoints of containers, which users remove
 //	claims/<uid>.json                    prepared ResourceClaims: owned by package dra
+//	image-usage.json                     when images were used: owned by package garbage
 type Layout struct {
 	Root string
 }
@@ -64,8 +70,21 @@ func (l Layout) PodResourcesSocket() string {
 	return filepath.Join(l.Root, "pod-resources", "kubelet.sock")
 }
 
+// DevicePluginsDir has the socket with which device plugins register, and their own. Package deviceplugin owns its
+// content.
+func (l Layout) DevicePluginsDir() string { return filepath.Join(l.Root, "device-plugins") }
+
+// AssignedDir holds one record for each pod with CPUs, memory or devices of its own. Package assign owns its content.
+func (l Layout) AssignedDir() string { return filepath.Join(l.Root, "assigned") }
+
 // ClaimsDir holds one record for each ResourceClaim. Package dra owns its content.
 func (l Layout) ClaimsDir() string { return filepath.Join(l.Root, "claims") }
+
+// ImageUsageFile keeps when images were used.
+func (l Layout) ImageUsageFile() string { return filepath.Join(l.Root, "image-usage.json") }
+
+// CheckpointsDir holds the checkpoints of containers.
+func (l Layout) CheckpointsDir() string { return filepath.Join(l.Root, "checkpoints") }
 
 // HostsFile is the pod's /etc/hosts.
 func (l Layout) HostsFile(uid types.UID) string { return filepath.Join(l.PodDir(uid), "etc-hosts") }
@@ -75,9 +94,24 @@ func (l Layout) AllocationFile(uid types.UID) string {
 	return filepath.Join(l.PodDir(uid), "resources.json")
 }
 
+// TerminationLogsDir has the termination logs of a pod, in a directory for each container.
+func (l Layout) TerminationLogsDir(uid types.UID) string {
+	return filepath.Join(l.PodDir(uid), "containers")
+}
+
+// EvictionFile keeps why the node evicts the pod.
+func (l Layout) EvictionFile(uid types.UID) string {
+	return filepath.Join(l.PodDir(uid), "eviction.json")
+}
+
+// UserNamespaceFile has the host's IDs that the pod's user namespace maps. Package userns owns it.
+func (l Layout) UserNamespaceFile(uid types.UID) string {
+	return filepath.Join(l.PodDir(uid), "userns")
+}
+
 // TerminationLog is the file mounted at the container's terminationMessagePath.
 func (l Layout) TerminationLog(uid types.UID, container string, attempt uint32) string {
-	return filepath.Join(l.PodDir(uid), "containers", container, strconv.FormatUint(uint64(attempt), 10))
+	return filepath.Join(l.TerminationLogsDir(uid), container, strconv.FormatUint(uint64(attempt), 10))
 }
 
 // LogsDir holds one directory of logs for each pod.

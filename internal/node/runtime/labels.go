@@ -34,6 +34,8 @@ const (
 	// AnnotationSize is the CPU and memory that the run was created with, as criconfig.Size
 	// formats them.
 	AnnotationSize = "kindred.dev/size"
+	// AnnotationLife is the life of the pod's containers in which the run was created (KEP-5532); 0 if it is missing.
+	AnnotationLife = "kindred.dev/life"
 	// AnnotationMessageFile is the file on the node that holds the termination message.
 	AnnotationMessageFile = "kindred.dev/termination-message-file"
 )
@@ -52,4 +54,12 @@ func attempt(annotations map[string]string, fallback uint32) uint32 {
 		return fallback
 	}
 	return uint32(n)
+}
+
+func life(annotations map[string]string) int {
+	n, err := strconv.Atoi(annotations[AnnotationLife])
+	if err != nil {
+		return 0
+	}
+	return n
 }

@@ -15,6 +15,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/node/source"
 )
 
 // Runtime is the CRI v1 runtime of one node.
@@ -103,6 +105,7 @@ func (r *Runtime) list(ctx context.Context, labels map[string]string) (map[types
 	}
 	for _, s := range sandboxes {
 		pod := of(s.Labels)
+		pod.Source = s.Annotations[source.Annotation]
 		pod.Sandboxes = append(pod.Sandboxes, Sandbox{
 			ID:        s.Id,
 			Attempt:   s.GetMetadata().GetAttempt(),
@@ -121,6 +124,7 @@ func (r *Runtime) list(ctx context.Context, labels map[string]string) (map[types
 			Hash:              c.Annotations[AnnotationHash],
 			BackOff:           backOff(c.Annotations),
 			Size:              c.Annotations[AnnotationSize],
+			Life:              life(c.Annotations),
 			TerminationPolicy: c.Annotations[AnnotationTerminationRule],
 			MessageFile:       c.Annotations[AnnotationMessageFile],
 			CreatedAt:         time.Unix(0, c.CreatedAt),
@@ -224,6 +228,9 @@ func stateOf(s runtimeapi.ContainerState) State {
 	}
 	return Unknown
 }
+
+// IsUnavailable reports whether a CRI call failed because the runtime does not run, or ended during the call.
+func IsUnavailable(err error) bool { return status.Code(err) == codes.Unavailable }
 
 // IsNotFound reports whether a CRI call failed because the object does not exist.
 func IsNotFound(err error) bool { return status.Code(err) == codes.NotFound }

@@ -12,9 +12,11 @@ import (
 
 // Pod is one pod as the runtime has it. Both lists have the newest first.
 type Pod struct {
-	UID        types.UID
-	Namespace  string
-	Name       string
+	UID       types.UID
+	Namespace string
+	Name      string
+	// Source is where the pod is from, as the annotation of its sandboxes says; "" for pods of the API.
+	Source     string
 	Sandboxes  []Sandbox
 	Containers []Container
 }
@@ -56,6 +58,8 @@ type Container struct {
 	Hash string
 	// BackOff is the delay between the end of this run and the next run.
 	BackOff time.Duration
+	// Life counts the restarts of all containers of the pod before this run.
+	Life int
 	// Size is the value of AnnotationSize.
 	Size string
 

@@ -5,147 +5,152 @@ package serve
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
+	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
-
-	"github.com/kindred-project/kindred/internal/node/stats"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
-// authenticated authenticates and authorizes clients.
-func (s *Server) authenticated(next http.Handler) http.Handler {
+// reviewTimeout limits one TokenReview.
+const reviewTimeout = 10 * time.Second
+
+// Access authenticates and authorizes the clients of a node.
+type Access struct {
+	authenticator authenticator.Request
+	authorizer    authorizer.UnconditionalAuthorizer
+	clientCAs     dynamiccertificates.CAContentProvider
+	users, groups []string
+}
+
+// AccessOptions are what decides who may use the server.
+type AccessOptions struct {
+	// Config has the authentication and authorization of KubeletConfiguration.
+	Config *kubeletv1beta1.KubeletConfiguration
+	// ClusterCA issues the certificates of clients, in PEM; the file of the configuration may have further issuers.
+	ClusterCA []byte
+	// Users and Groups are the names of clients that may do everything.
+	Users, Groups []string
+	// Reviews reviews tokens and authorizes the other clients. If it is nil, there are no tokens, and other clients may do
+	// nothing.
+	Reviews kubernetes.Interface
+}
+
+// NewAccess returns the access that the options describe.
+func NewAccess(o AccessOptions) (*Access, error) {
+	clientCAs, err := clientCAs(o)
+	if err != nil {
+		return nil, err
+	}
+	a := &Access{clientCAs: clientCAs, users: o.Users, groups: o.Groups}
+	authentication := authenticatorfactory.DelegatingAuthenticatorConfig{
+		Anonymous:                          &apiserver.AnonymousAuthConfig{Enabled: *o.Config.Authentication.Anonymous.Enabled},
+		TokenAccessReviewTimeout:           reviewTimeout,
+		WebhookRetryBackoff:                options.DefaultAuthWebhookRetryBackoff(),
+		CacheTTL:                           o.Config.Authentication.Webhook.CacheTTL.Duration,
+		ClientCertificateCAContentProvider: clientCAs,
+	}
+	if *o.Config.Authentication.Webhook.Enabled && o.Reviews != nil {
+		authentication.TokenAccessReviewClient = o.Reviews.AuthenticationV1()
+	}
+	if a.authenticator, _, err = authentication.New(); err != nil {
+		return nil, err
+	}
+	if o.Config.Authorization.Mode == kubeletv1beta1.KubeletAuthorizationModeAlwaysAllow {
+		a.authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+		return a, nil
+	}
+	if o.Reviews == nil {
+		a.authorizer = authorizerfactory.NewAlwaysDenyAuthorizer()
+		return a, nil
+	}
+	a.authorizer, err = authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: o.Reviews.AuthorizationV1(),
+		AllowCacheTTL:             o.Config.Authorization.Webhook.CacheAuthorizedTTL.Duration,
+		DenyCacheTTL:              o.Config.Authorization.Webhook.CacheUnauthorizedTTL.Duration,
+		WebhookRetryBackoff:       options.DefaultAuthWebhookRetryBackoff(),
+	}.New()
+	return a, err
+}
+
+func clientCAs(o AccessOptions) (dynamiccertificates.CAContentProvider, error) {
+	cluster, err := dynamiccertificates.NewStaticCAContent("cluster", o.ClusterCA)
+	if err != nil {
+		return nil, err
+	}
+	file := o.Config.Authentication.X509.ClientCAFile
+	if file == "" {
+		return cluster, nil
+	}
+	further, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", file)
+	if err != nil {
+		return nil, fmt.Errorf("authentication.x509.clientCAFile: %w", err)
+	}
+	return dynamiccertificates.NewUnionCAContentProvider(cluster, further), nil
+}
+
+// Run follows the file of client CAs, if there is one, until ctx ends.
+func (a *Access) Run(ctx context.Context) {
+	if file, ok := a.clientCAs.(dynamiccertificates.ControllerRunner); ok {
+		file.Run(ctx, 1)
+	}
+}
+
+// authenticated passes on the requests of clients that may make them.
+func (a *Access) authenticated(node string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		client, ok := s.identify(r)
-		if !ok {
+		response, ok, err := a.authenticator.AuthenticateRequest(r)
+		if err != nil {
+			klog.FromContext(r.Context()).V(2).Info("Cannot authenticate a client", "err", err)
+		}
+		if err != nil || !ok {
 			fail(w, http.StatusUnauthorized, "Unauthorized")
 			return
 		}
-		subresources := subresourcesOf(r.URL.Path)
-		allowed, err := s.allowed(r, client, subresources)
+		client, verb, subresources := response.User, verbOf(r.Method), subresourcesOf(r.URL.Path)
+		allowed, err := a.allowed(r.Context(), attributes(client, node, verb, r.URL.Path, subresources))
 		if err != nil {
-			message := fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", client.GetName(), verb(r.Method), subresources)
+			message := fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", client.GetName(), verb, subresources)
 			klog.FromContext(r.Context()).Error(err, message)
 			fail(w, http.StatusInternalServerError, message)
 			return
 		}
 		if !allowed {
-			fail(w, http.StatusForbidden, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", client.GetName(), verb(r.Method), subresources))
+			fail(w, http.StatusForbidden, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)", client.GetName(), verb, subresources))
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// identify returns the user of the client's certificate, or else of its token.
-func (s *Server) identify(r *http.Request) (user.Info, bool) {
-	if client, ok := s.certified(r); ok {
-		return client, true
-	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	token = strings.TrimSpace(token)
-	if s.options.Reviews == nil || !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return nil, false
-	}
-	review, err := s.options.Reviews.AuthenticationV1().TokenReviews().Create(r.Context(),
-		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
-	if err != nil {
-		klog.FromContext(r.Context()).Error(err, "Cannot review a client's token")
-		return nil, false
-	}
-	u := review.Status.User
-	extra := map[string][]string{}
-	for key, values := range u.Extra {
-		extra[key] = values
-	}
-	return &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: extra}, review.Status.Authenticated
-}
-
-// certified returns the user of the client's certificate.
-func (s *Server) certified(r *http.Request) (user.Info, bool) {
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return nil, false
-	}
-	intermediates := x509.NewCertPool()
-	for _, certificate := range r.TLS.PeerCertificates[1:] {
-		intermediates.AddCert(certificate)
-	}
-	leaf := r.TLS.PeerCertificates[0]
-	_, err := leaf.Verify(x509.VerifyOptions{
-		Roots:         s.options.ClientCAs,
-		Intermediates: intermediates,
-		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-	groups := append(slices.Clone(leaf.Subject.Organization), user.AllAuthenticated)
-	return &user.DefaultInfo{Name: leaf.Subject.CommonName, Groups: groups}, err == nil
-}
-
-// allowed reports whether a client may make a request: one of the subresources suffices (KEP-2862).
-// Decisions are not cached, because few clients but the API server talk to a node.
-func (s *Server) allowed(r *http.Request, client user.Info, subresources []string) (bool, error) {
-	if slices.Contains(s.options.Users, client.GetName()) ||
-		slices.ContainsFunc(client.GetGroups(), func(group string) bool { return slices.Contains(s.options.Groups, group) }) {
-		return true, nil
-	}
-	if s.options.Reviews == nil {
-		return false, nil
-	}
-	for _, subresource := range subresources {
-		if allowed, err := s.review(r.Context(), client, verb(r.Method), subresource); allowed || err != nil {
-			return allowed, err
+// allowed reports whether one of the attributes is allowed (KEP-2862).
+func (a *Access) allowed(ctx context.Context, attributes []authorizer.Attributes) (bool, error) {
+	for _, attribute := range attributes {
+		if a.isPrivileged(attribute.GetUser()) {
+			return true, nil
+		}
+		decision, _, err := a.authorizer.Authorize(ctx, attribute)
+		if err != nil || decision == authorizer.DecisionAllow {
+			return err == nil, err
 		}
 	}
 	return false, nil
 }
 
-func (s *Server) review(ctx context.Context, client user.Info, verb, subresource string) (bool, error) {
-	extra := map[string]authorizationv1.ExtraValue{}
-	for key, values := range client.GetExtra() {
-		extra[key] = values
-	}
-	review, err := s.options.Reviews.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-		Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: client.GetName(), UID: client.GetUID(), Groups: client.GetGroups(), Extra: extra,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: verb, Version: "v1", Resource: "nodes", Subresource: subresource, Name: s.options.Node,
-			},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return false, err
-	}
-	return review.Status.Allowed && !review.Status.Denied, nil
-}
-
-// subresourcesOf returns the subresources of nodes that allow requests to a path, as upstream's kubelet
-// has them for the paths that are served here.
-func subresourcesOf(path string) []string {
-	path = strings.TrimSuffix(path, "/")
-	switch path {
-	case "/pods":
-		return []string{"pods", "proxy"}
-	case stats.Path:
-		return []string{"metrics"}
-	}
-	return []string{"proxy"}
-}
-
-// verb returns the API's verb for the method.
-func verb(method string) string {
-	switch method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodGet, http.MethodHead:
-		return "get"
-	}
-	return method
+// isPrivileged reports whether a client may do everything. The API server itself is one: it must be able to reach nodes
+// before it can authorize.
+func (a *Access) isPrivileged(client user.Info) bool {
+	return slices.Contains(a.users, client.GetName()) ||
+		slices.ContainsFunc(client.GetGroups(), func(group string) bool { return slices.Contains(a.groups, group) })
 }

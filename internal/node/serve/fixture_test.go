@@ -25,15 +25,20 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/rest"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 	streamcommand "k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/node/config"
 	nodepod "github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/stats"
 )
@@ -63,6 +68,10 @@ func (a *authority) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate)
 	return pool
+}
+
+func (a *authority) pem() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
 func (a *authority) issue(t *testing.T, name pkix.Name, usage x509.ExtKeyUsage) tls.Certificate {
@@ -144,6 +153,14 @@ func (p process) PortForward(_ context.Context, r *runtimeapi.PortForwardRequest
 	return p.GetPortForward(r)
 }
 
+// CheckpointContainer writes the request to the archive, but fails for a timeout of 13 s.
+func (p process) CheckpointContainer(_ context.Context, r *runtimeapi.CheckpointContainerRequest) error {
+	if r.Timeout == 13 {
+		return status.Error(codes.Internal, "criu is missing")
+	}
+	return os.WriteFile(r.Location, []byte(r.ContainerId), 0o600)
+}
+
 type echo struct{}
 
 type exitError int
@@ -187,11 +204,16 @@ type fixture struct {
 	server string
 	config *rest.Config
 	client *http.Client
+
+	checkpoints string
+	// handler is the server, and reviews is what it asks.
+	handler *Server
+	reviews *reviews
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t *testing.T, configure ...func(*config.Configuration)) *fixture {
 	t.Helper()
-	f := &fixture{ca: newAuthority(t), node: &node{
+	f := &fixture{checkpoints: filepath.Join(t.TempDir(), "checkpoints"), ca: newAuthority(t), node: &node{
 		pod: &v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid"},
 			Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c"}, {Name: "other"}}},
@@ -201,9 +223,9 @@ func newFixture(t *testing.T) *fixture {
 	f.log(t, "2030-01-01T00:00:01.5Z stdout F one\n2030-01-01T00:00:02Z stderr F two\n")
 
 	runtime := httptest.NewUnstartedServer(nil)
-	config := streaming.DefaultConfig
-	config.BaseURL = &url.URL{Scheme: "http", Host: runtime.Listener.Addr().String()}
-	streams, err := streaming.NewServer(config, echo{})
+	streamConfig := streaming.DefaultConfig
+	streamConfig.BaseURL = &url.URL{Scheme: "http", Host: runtime.Listener.Addr().String()}
+	streams, err := streaming.NewServer(streamConfig, echo{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,13 +233,37 @@ func newFixture(t *testing.T) *fixture {
 	runtime.Start()
 	t.Cleanup(runtime.Close)
 
+	settings := config.Default()
+	for _, c := range configure {
+		c(settings)
+	}
+	f.reviews = newReviews(t)
+	access, err := NewAccess(AccessOptions{
+		Config: &settings.KubeletConfiguration, ClusterCA: f.ca.pem(),
+		Users: []string{"apiserver"}, Groups: []string{"system:masters"}, Reviews: f.reviews,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(text string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+	}
 	server := New(Options{
-		Node: "n", Lookup: f.node, Runtime: process{streams}, Clock: clock.RealClock{},
-		Stats: func(context.Context) (stats.Summary, error) {
+		Node: "n", Config: settings, Lookup: f.node, Runtime: process{streams}, Clock: clock.RealClock{}, Access: access,
+		CheckpointDir: f.checkpoints,
+		Health:        []healthz.HealthChecker{healthz.PingHealthz},
+		Resources: func(context.Context) (stats.Summary, error) {
 			return stats.Summary{Node: &stats.Usage{Time: time.Unix(1, 0), Memory: 1}}, nil
 		},
-		ClientCAs: f.ca.pool(), Users: []string{"apiserver"}, Groups: []string{"system:masters"}, Reviews: newReviews(),
+		Summary: func(_ context.Context, only bool) (*statsapi.Summary, error) {
+			return &statsapi.Summary{Node: statsapi.NodeStats{NodeName: fmt.Sprintf("n %t", only)}}, nil
+		},
+		RunningPods: func(context.Context) ([]*v1.Pod, error) {
+			return []*v1.Pod{{Spec: v1.PodSpec{NodeName: "running"}}}, nil
+		},
+		Metrics: text("metrics"), Containers: text("containers"), Probes: text("probes"),
 	})
+	f.handler = server
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

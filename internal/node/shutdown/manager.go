@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
@@ -38,7 +39,8 @@ var errShuttingDown = errors.New("node is shutting down")
 // Pods are the pods of the node.
 type Pods interface {
 	Active() []*v1.Pod
-	Terminate(uid types.UID, t pod.Termination)
+	// Evict ends a pod, which then fails. It returns false if the pod is over, or is being ended.
+	Evict(uid types.UID, e pod.Eviction) bool
 	// Finished reports whether nothing of the pod runs and its volumes are released.
 	Finished(uid types.UID) bool
 }
@@ -192,7 +194,7 @@ func (m *Manager) endPods(ctx context.Context) {
 	for i, group := range groupsOf(m.periods, m.options.Pods.Active()) {
 		limit := m.periods[i].limit
 		for _, p := range group {
-			m.options.Pods.Terminate(p.UID, pod.Termination{Refusal: terminated, Grace: limit})
+			m.options.Pods.Evict(p.UID, pod.Eviction{Refusal: terminated, GraceSeconds: graceOf(p, limit), Disrupts: true})
 		}
 		deadline := m.options.Clock.Now().Add(limit)
 		for ctx.Err() == nil && !m.finished(group) && m.options.Clock.Now().Before(deadline) {
@@ -210,4 +212,10 @@ func (m *Manager) pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-m.options.Clock.After(d):
 	}
+}
+
+// graceOf returns the grace period of a pod, in seconds, which is at most the time of its group.
+func graceOf(p *v1.Pod, limit time.Duration) int64 {
+	own := ptr.Deref(p.Spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds)
+	return min(own, int64(limit/time.Second))
 }

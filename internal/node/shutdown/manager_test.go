@@ -95,11 +95,12 @@ func (w *world) logged() []string {
 }
 
 func (w *world) Active() []*v1.Pod { return w.pods }
-func (w *world) Terminate(uid types.UID, t pod.Termination) {
-	w.note("%s: %s within %v", uid, t.Reason, t.Grace)
+func (w *world) Evict(uid types.UID, e pod.Eviction) bool {
+	w.note("%s: %s within %ds", uid, e.Reason, e.GraceSeconds)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ends[uid] = w.clock.Now().Add(w.takes[uid])
+	return e.Disrupts
 }
 func (w *world) Finished(uid types.UID) bool {
 	w.mu.Lock()

@@ -215,7 +215,7 @@ func (m *model) startContainer(p *v1.Pod, w world, a pod.Action) {
 	}
 	run := runtime.Container{
 		ID: containerID(p.UID, c.Name, a.Attempt), Name: c.Name, SandboxID: sandbox.ID, Attempt: a.Attempt,
-		State: runtime.Running, BackOff: a.BackOff, CreatedAt: w.now, StartedAt: w.now,
+		State: runtime.Running, BackOff: a.BackOff, Life: a.Life, CreatedAt: w.now, StartedAt: w.now,
 		Image: c.Image, ImageID: imageID(c.Image),
 	}
 	if isInit(p, c.Name) {

@@ -62,6 +62,9 @@ func runsOf(p *v1.Pod, s *v1.ContainerStatus) []runtime.Container {
 	waiting := s.State.Waiting != nil
 	if !waiting {
 		add(s.ContainerID, attempt, s.State)
+		if len(runs) > 0 {
+			runs[0].Life = lifeFrom(p)
+		}
 	}
 	if last := s.LastTerminationState.Terminated; last != nil {
 		if !waiting {
@@ -70,6 +73,31 @@ func runsOf(p *v1.Pod, s *v1.ContainerStatus) []runtime.Container {
 		add(last.ContainerID, attempt, s.LastTerminationState)
 	}
 	return runs
+}
+
+// lifeFrom returns the life of the newest runs of a pod: 1 if a container has run again after an end that restarted all. Of earlier
+// lives no more than that is in a status.
+func lifeFrom(p *v1.Pod) int {
+	for i := range p.Spec.InitContainers {
+		if ranAgain(p.Status.InitContainerStatuses, &p.Spec.InitContainers[i]) {
+			return 1
+		}
+	}
+	for i := range p.Spec.Containers {
+		if ranAgain(p.Status.ContainerStatuses, &p.Spec.Containers[i]) {
+			return 1
+		}
+	}
+	return 0
+}
+
+func ranAgain(statuses []v1.ContainerStatus, c *v1.Container) bool {
+	for _, s := range statuses {
+		if last := s.LastTerminationState.Terminated; s.Name == c.Name && last != nil {
+			return s.State.Waiting == nil && pod.RestartsAll(c, last.ExitCode)
+		}
+	}
+	return false
 }
 
 func runOf(p *v1.Pod, s *v1.ContainerStatus, id string, attempt uint32, state v1.ContainerState) (runtime.Container, bool) {

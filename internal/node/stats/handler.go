@@ -6,6 +6,7 @@ package stats
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -64,23 +65,47 @@ func families(summary Summary, failed bool) []*dto.MetricFamily {
 		failure = 1
 	}
 	add(scrape, failure, time.Time{})
-	all := []*dto.MetricFamily{containers.cpu, containers.memory, started, node.cpu, node.memory, pods.cpu, pods.memory, scrape}
+	all := []*dto.MetricFamily{
+		containers.cpu, containers.memory, started, containers.swap, node.cpu, node.memory, node.swap,
+		pods.cpu, pods.memory, pods.swap, scrape,
+	}
 	return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return len(f.Metric) == 0 })
 }
 
-// usage is the two families of one kind of thing.
-type usage struct{ cpu, memory *dto.MetricFamily }
+// usage is the three families of one kind of thing.
+type usage struct{ cpu, memory, swap *dto.MetricFamily }
 
 func newUsage(prefix, what string) usage {
 	return usage{
 		cpu:    family(prefix+"_cpu_usage_seconds_total", "Cumulative cpu time consumed by "+what+" in core-seconds", dto.MetricType_COUNTER),
 		memory: family(prefix+"_memory_working_set_bytes", "Current working set of "+what+" in bytes", dto.MetricType_GAUGE),
+		swap:   alpha(family(prefix+"_swap_usage_bytes", swapHelp(prefix, what), dto.MetricType_GAUGE)),
 	}
+}
+
+// swapHelp returns upstream's text, which differs by kind.
+func swapHelp(prefix, what string) string {
+	if prefix == "container" {
+		return "Current amount of the container swap usage in bytes. Reported only on non-windows systems"
+	}
+	if prefix == "pod" {
+		return "Current amount of the pod swap usage in bytes. Reported only on non-windows systems"
+	}
+	return "Current swap usage of " + what + " in bytes. Reported only on non-windows systems"
+}
+
+// alpha marks a family as unstable.
+func alpha(f *dto.MetricFamily) *dto.MetricFamily {
+	f.Help = new(strings.Replace(f.GetHelp(), "[STABLE]", "[ALPHA]", 1))
+	return f
 }
 
 func (u usage) add(sample Usage, labels ...*dto.LabelPair) {
 	add(u.cpu, sample.CPU.Seconds(), sample.Time, labels...)
 	add(u.memory, float64(sample.Memory), sample.Time, labels...)
+	if sample.Swap != nil {
+		add(u.swap, float64(*sample.Swap), sample.Time, labels...)
+	}
 }
 
 // family returns a family whose help text names its stability, as component-base writes it.

@@ -29,7 +29,7 @@ func TestHandler(t *testing.T) {
 	got := scrape(t, Summary{
 		Node: &Usage{Time: at(100), CPU: 1500 * time.Millisecond, Memory: 4096},
 		Pods: []Pod{
-			{Namespace: "ns", Name: "p", Usage: &Usage{Time: at(99), CPU: 750 * time.Millisecond, Memory: 2048},
+			{Namespace: "ns", Name: "p", Usage: &Usage{Time: at(99), CPU: 750 * time.Millisecond, Memory: 2048, Swap: new(uint64(7))},
 				Containers: []Container{
 					{Name: "app", Started: at(10), Usage: Usage{Time: at(98), CPU: 500 * time.Millisecond, Memory: 1024}},
 					{Name: "sidecar", Usage: Usage{Time: at(98), Memory: 512}},
@@ -60,6 +60,9 @@ pod_cpu_usage_seconds_total{namespace="ns",pod="p"} 0.75 99000
 # HELP pod_memory_working_set_bytes [STABLE] Current working set of the pod in bytes
 # TYPE pod_memory_working_set_bytes gauge
 pod_memory_working_set_bytes{namespace="ns",pod="p"} 2048 99000
+# HELP pod_swap_usage_bytes [ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems
+# TYPE pod_swap_usage_bytes gauge
+pod_swap_usage_bytes{namespace="ns",pod="p"} 7 99000
 # HELP resource_scrape_error [STABLE] 1 if there was an error while getting container metrics, 0 otherwise
 # TYPE resource_scrape_error gauge
 resource_scrape_error 0

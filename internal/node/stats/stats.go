@@ -16,6 +16,8 @@ type Usage struct {
 	CPU time.Duration
 	// Memory is the working set in bytes.
 	Memory uint64
+	// Swap is the swap in bytes; nil if it is not counted.
+	Swap *uint64
 }
 
 // Container is what a running container uses.

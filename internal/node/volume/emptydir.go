@@ -14,18 +14,21 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/kindred-project/kindred/internal/projectquota"
 )
 
-// emptyDir is scratch space with the lifetime of the pod, on disk or in memory.
+// emptyDir is scratch space with the lifetime of the pod, on disk, in memory or in huge pages.
 type emptyDir struct {
 	dir    string
 	medium v1.StorageMedium
 	size   int64 // of the tmpfs, in bytes; 0 for the kernel's default
+	pod    *v1.Pod
 	group  *int64
 }
 
 func (m *Manager) emptyDir(pod *v1.Pod, source *v1.EmptyDirVolumeSource, dir string) *emptyDir {
-	v := &emptyDir{dir: dir, medium: source.Medium, group: fsGroup(pod)}
+	v := &emptyDir{dir: dir, medium: source.Medium, pod: pod, group: fsGroup(pod)}
 	if source.Medium == v1.StorageMediumMemory {
 		v.size = memorySize(m.nodeMemory(), pod, source.SizeLimit)
 	}
@@ -36,10 +39,10 @@ func (v *emptyDir) path() string   { return v.dir }
 func (v *emptyDir) readOnly() bool { return false }
 
 func (v *emptyDir) prepare(context.Context) (time.Time, error) {
-	if v.medium != v1.StorageMediumDefault && v.medium != v1.StorageMediumMemory {
+	if v.medium != v1.StorageMediumDefault && v.medium != v1.StorageMediumMemory && !isHugePages(v.medium) {
 		return time.Time{}, fmt.Errorf("unknown storage medium %q", v.medium)
 	}
-	if _, err := os.Lstat(v.dir); err != nil || v.medium == v1.StorageMediumMemory {
+	if _, err := os.Lstat(v.dir); err != nil || v.medium != v1.StorageMediumDefault {
 		if err := v.make(); err != nil {
 			return time.Time{}, err
 		}
@@ -53,7 +56,7 @@ func (v *emptyDir) prepare(context.Context) (time.Time, error) {
 
 func (v *emptyDir) make() error {
 	if v.medium == v1.StorageMediumDefault {
-		return makeDir(v.dir)
+		return v.makeMeasured()
 	}
 	if mounted, err := mountinfo.Mounted(v.dir); err == nil && mounted {
 		return nil
@@ -61,7 +64,27 @@ func (v *emptyDir) make() error {
 	if err := makeDir(v.dir); err != nil {
 		return err
 	}
-	return mountTmpfs(v.dir, v.size)
+	if v.medium == v1.StorageMediumMemory {
+		return mountTmpfs(v.dir, v.size)
+	}
+	size, err := pageSize(v.pod, v.medium)
+	if err != nil {
+		return err
+	}
+	return mountHugePages(v.dir, size)
+}
+
+// makeMeasured makes a directory on disk. If the file system has project quotas, the directory gets a project without a
+// limit, so that its size is known without walking it. If that fails, it is walked.
+func (v *emptyDir) makeMeasured() error {
+	if err := makeDir(v.dir); err != nil {
+		return err
+	}
+	if project, err := projectquota.Open(v.dir); err == nil && project != nil {
+		_ = project.Claim(0)
+		_ = project.Close()
+	}
+	return nil
 }
 
 // memorySize returns the smallest of the node's allocatable memory, the pod's memory limit and the

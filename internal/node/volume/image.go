@@ -24,9 +24,5 @@ func (m *Manager) imageSpec(pod *v1.Pod, source *v1.ImageVolumeSource) *runtimea
 	if source == nil {
 		return nil
 	}
-	spec := &runtimeapi.ImageSpec{Image: source.Reference, UserSpecifiedImage: source.Reference, Annotations: pod.Annotations}
-	if m.options.RuntimeHandler != nil {
-		spec.RuntimeHandler = m.options.RuntimeHandler(pod)
-	}
-	return spec
+	return &runtimeapi.ImageSpec{Image: source.Reference, UserSpecifiedImage: source.Reference, Annotations: pod.Annotations}
 }

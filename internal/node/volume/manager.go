@@ -47,11 +47,8 @@ type Options struct {
 	// Allocatable returns the node's allocatable resources: the limit of memory volumes, and the
 	// default of missing limits.
 	Allocatable func() v1.ResourceList
-	// RecursiveReadOnly reports whether a runtime handler ("" is the default one) supports
-	// recursively read-only mounts. Nil: none does.
-	RecursiveReadOnly func(runtimeHandler string) bool
-	// RuntimeHandler returns the handler of a pod's runtime class. Nil: always the default.
-	RuntimeHandler func(pod *v1.Pod) string
+	// RecursiveReadOnly reports whether the pod's runtime handler supports recursively read-only mounts. Nil: none does.
+	RecursiveReadOnly func(pod *v1.Pod) bool
 	// NoImages is why the runtime cannot mount images; nil if it can.
 	NoImages error
 	// Failed is called, if set, after a failed refresh, with an error as from Prepare. The refresh

@@ -49,7 +49,7 @@ func (m *Manager) mount(ctx context.Context, pod *v1.Pod, container *v1.Containe
 	if err != nil {
 		return nil, err
 	}
-	recursive, err := recursiveReadOnly(want, m.canRecursiveReadOnly(pod))
+	recursive, err := recursiveReadOnly(want, func() bool { return m.canRecursiveReadOnly(pod) })
 	if err != nil {
 		return nil, fmt.Errorf("failed to resolve recursive read-only mode: %w", err)
 	}
@@ -176,18 +176,11 @@ func propagationOf(mount *v1.VolumeMount) (runtimeapi.MountPropagation, error) {
 }
 
 func (m *Manager) canRecursiveReadOnly(pod *v1.Pod) bool {
-	if m.options.RecursiveReadOnly == nil {
-		return false
-	}
-	handler := ""
-	if m.options.RuntimeHandler != nil {
-		handler = m.options.RuntimeHandler(pod)
-	}
-	return m.options.RecursiveReadOnly(handler)
+	return m.options.RecursiveReadOnly != nil && m.options.RecursiveReadOnly(pod)
 }
 
 // recursiveReadOnly reports whether mounts below the mount are read-only as well (KEP-3857).
-func recursiveReadOnly(mount *v1.VolumeMount, supported bool) (bool, error) {
+func recursiveReadOnly(mount *v1.VolumeMount, supported func() bool) (bool, error) {
 	if mount.RecursiveReadOnly == nil || *mount.RecursiveReadOnly == v1.RecursiveReadOnlyDisabled {
 		return false, nil
 	}
@@ -200,9 +193,9 @@ func recursiveReadOnly(mount *v1.VolumeMount, supported bool) (bool, error) {
 	}
 	switch *mount.RecursiveReadOnly {
 	case v1.RecursiveReadOnlyIfPossible:
-		return supported, nil
+		return supported(), nil
 	case v1.RecursiveReadOnlyEnabled:
-		if !supported {
+		if !supported() {
 			return false, fmt.Errorf("volume %q requested recursive read-only mode, but it is not supported by the runtime", mount.Name)
 		}
 		return true, nil

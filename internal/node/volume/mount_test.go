@@ -95,8 +95,8 @@ func TestRecursiveReadOnly(t *testing.T) {
 		v1.RecursiveReadOnlyDisabled: {false, false}, v1.RecursiveReadOnlyIfPossible: {false, true}, v1.RecursiveReadOnlyEnabled: {false, true},
 	} {
 		mount.RecursiveReadOnly = &mode
-		without, _ := recursiveReadOnly(mount, false)
-		with, err := recursiveReadOnly(mount, true)
+		without, _ := recursiveReadOnly(mount, func() bool { return false })
+		with, err := recursiveReadOnly(mount, func() bool { return true })
 		if without != want[0] || with != want[1] || err != nil {
 			t.Errorf("%s: %v, %v, %v", mode, without, with, err)
 		}

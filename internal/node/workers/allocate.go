@@ -24,8 +24,8 @@ type podAllocation struct {
 	resize    pod.Resize
 	// pending is set while allocated is not what the pod requests.
 	pending bool
-	// deferred is the generation for which the ResizeDeferred event was recorded.
-	deferred int64
+	// reported is the generation for which the event ResizeDeferred or ResizeInfeasible was recorded.
+	reported int64
 }
 
 // newPodAllocation returns the allocation of a pod that the agent sees for the first time: what an
@@ -38,7 +38,7 @@ func newPodAllocation(layout rootdir.Layout, p *v1.Pod) (a *podAllocation, isNew
 	a = &podAllocation{allocated: allocated}
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1.PodResizePending {
-			a.deferred = c.ObservedGeneration
+			a.reported = c.ObservedGeneration
 		}
 	}
 	return a, !found
@@ -121,16 +121,19 @@ func pendingSince(p *v1.Pod) time.Time {
 	return p.CreationTimestamp.Time
 }
 
-// tryResize allocates what the pod requests if it fits, else defers the resize. An allocation is
-// stored before it takes effect.
+// tryResize allocates what the pod requests if it fits, else defers the resize, or refuses it if it can never be done. An
+// allocation is stored before it takes effect.
 func (t *table) tryResize(a *podAllocation) {
 	p := a.desired
 	others := slices.DeleteFunc(t.active(), func(other *v1.Pod) bool { return other.UID == p.UID })
-	refused := t.admit(t.ctx, p, others)
+	event, refused := "ResizeInfeasible", t.checkResize(p, a.allocatedPod())
+	if refused == nil {
+		event, refused = "ResizeDeferred", t.admit(t.ctx, p, others)
+	}
 	if refused != nil {
-		if a.deferred != p.Generation {
-			a.deferred = p.Generation
-			t.parts.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, "ResizeDeferred",
+		if a.reported != p.Generation {
+			a.reported = p.Generation
+			t.parts.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, event,
 				pod.ResizeMessage(refused.Reason, p, p.Generation, refused.Message))
 		}
 		a.resize.Pending = refused

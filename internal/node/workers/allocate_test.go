@@ -26,7 +26,26 @@ import (
 // fixture is the Set of a node with two CPUs. Its workers do not run.
 type fixture struct {
 	*Set
-	events *record.FakeRecorder
+	events    *record.FakeRecorder
+	resources *fakeResources
+}
+
+// fakeResources refuses what it is told to.
+type fakeResources struct {
+	assign   *pod.Refusal
+	assigned map[types.UID]bool
+}
+
+func (r *fakeResources) Assign(_ context.Context, p *v1.Pod) *pod.Refusal {
+	if r.assign == nil {
+		r.assigned[p.UID] = true
+	}
+	return r.assign
+}
+
+func (r *fakeResources) Release(uid types.UID) error {
+	delete(r.assigned, uid)
+	return nil
 }
 
 func newFixture(t *testing.T, root string) fixture {
@@ -34,9 +53,10 @@ func newFixture(t *testing.T, root string) fixture {
 		v1.ResourceCPU: resource.MustParse("2"), v1.ResourcePods: resource.MustParse("10"),
 	}}}
 	events := record.NewFakeRecorder(100)
-	f := fixture{events: events, Set: New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
+	resources := &fakeResources{assigned: map[types.UID]bool{}}
+	f := fixture{events: events, resources: resources, Set: New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
 		return admission.Check(klog.FromContext(ctx), node, p, admission.LoadOf(others))
-	})}
+	}, resources, func(*v1.Pod, *v1.Pod) *pod.Refusal { return nil })}
 	f.Start(t.Context(), &pod.Parts{Host: criconfig.Host{Layout: rootdir.Layout{Root: root}}, Recorder: events})
 	f.table.spawn = func(*pod.Worker, types.UID) {}
 	return f
@@ -146,6 +166,28 @@ func TestResizeReachesWorkerWithAnswer(t *testing.T) {
 	}
 }
 
+// A resize that can never be done is refused, once for each generation of the pod, and the pod keeps what it has.
+func TestInfeasibleResize(t *testing.T) {
+	f := newFixture(t, t.TempDir())
+	f.synced()
+	f.see(asking("a", "1", 1))
+	f.table.checkResize = func(desired, allocated *v1.Pod) *pod.Refusal {
+		if desired.Spec.Containers[0].Resources.Requests.Cpu().Cmp(*allocated.Spec.Containers[0].Resources.Requests.Cpu()) > 0 {
+			return &pod.Refusal{Reason: v1.PodReasonInfeasible, Message: "never"}
+		}
+		return nil
+	}
+	f.see(asking("a", "2", 2))
+	f.see(asking("a", "2", 2))
+	if diff := cmp.Diff([]string{"Warning ResizeInfeasible Pod resize Infeasible:"}, f.reasons()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	f.has(t, map[string]string{"a": "1"})
+	if got := f.table.allocations["a"].resize.Pending; got == nil || got.Reason != v1.PodReasonInfeasible {
+		t.Errorf("pending %+v", got)
+	}
+}
+
 // TestResizeOrder: pods that release resources come first, then the order is by priority and QoS class.
 func TestResizeOrder(t *testing.T) {
 	grantOf := func(name, have, want string, change func(*v1.Pod)) *podAllocation {
@@ -172,5 +214,26 @@ func TestResizeOrder(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"shrinks", "important", "guaranteed", "plain"}, names); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+// TestResources: a new pod is assigned what it requests unless the node refuses it, and a running pod is not assigned
+// anything again.
+func TestResources(t *testing.T) {
+	f := newFixture(t, t.TempDir())
+	f.resources.assign = &pod.Refusal{Reason: "UnexpectedAdmissionError"}
+	f.Update(asking("none left", "1", 1), false)
+	f.resources.assign = nil
+	f.Update(asking("too large", "3", 1), false)
+	if got := len(f.events.Events); got != 2 {
+		t.Errorf("%d pods were refused, want 2", got)
+	}
+	for len(f.events.Events) > 0 {
+		<-f.events.Events
+	}
+	f.Update(asking("fits", "1", 1), false)
+	f.see(asking("runs", "1", 1))
+	if diff := cmp.Diff(map[types.UID]bool{"fits": true}, f.resources.assigned); diff != "" {
+		t.Errorf("assigned (-want +got):\n%s", diff)
 	}
 }

@@ -18,17 +18,32 @@ import (
 // Admit checks whether the node can run a pod in addition to others. It returns nil if it can.
 type Admit func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal
 
+// Resources assigns CPUs, memory and devices to pods.
+type Resources interface {
+	// Assign assigns a new pod what it requests, or returns why the node refuses the pod.
+	Assign(ctx context.Context, p *v1.Pod) *pod.Refusal
+	// Release frees what was assigned to a pod that does not run.
+	Release(uid types.UID) error
+}
+
+// CheckResize returns why a pod can never be resized in place to what it requests, or nil.
+type CheckResize func(desired, allocated *v1.Pod) *pod.Refusal
+
 // Set holds the workers of all pods that the API binds to the node or that the runtime has. All
 // methods are safe for concurrent use.
 type Set struct {
 	mu      sync.Mutex
 	table   table
 	running sync.WaitGroup
+	removed func(types.UID)
 }
 
 // New returns a set without workers.
-func New(admit Admit) *Set {
-	return &Set{table: table{admit: admit, workers: map[types.UID]*pod.Worker{}, allocations: map[types.UID]*podAllocation{}}}
+func New(admit Admit, resources Resources, checkResize CheckResize) *Set {
+	return &Set{table: table{
+		admit: admit, resources: resources, checkResize: checkResize,
+		workers: map[types.UID]*pod.Worker{}, allocations: map[types.UID]*podAllocation{},
+	}}
 }
 
 // Start lets workers run, with these parts, until ctx ends. Before Start, no other method but Pods
@@ -41,9 +56,15 @@ func (s *Set) Start(ctx context.Context, parts *pod.Parts) {
 		s.running.Go(func() {
 			w.Run(ctx)
 			s.forget(uid)
+			if s.removed != nil && ctx.Err() == nil {
+				s.removed(uid)
+			}
 		})
 	}
 }
+
+// OnRemoved sets a function that is called when nothing of a pod is left on the node. It must be set before Start.
+func (s *Set) OnRemoved(removed func(types.UID)) { s.removed = removed }
 
 // Wait returns when all workers have returned or when limit fires.
 func (s *Set) Wait(limit <-chan time.Time) {
@@ -87,27 +108,38 @@ func (s *Set) Wake(uid types.UID) {
 	}
 }
 
+// Evict stops a pod, which then fails. It returns false if the pod has no worker, is over or
+// was evicted before.
+func (s *Set) Evict(uid types.UID, e pod.Eviction) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.table.evict(uid, e)
+}
+
+// IsEvicting reports whether a pod was evicted and still runs, or holds its volumes or cgroup.
+func (s *Set) IsEvicting(uid types.UID) bool {
+	w := s.worker(uid)
+	if w == nil {
+		return false
+	}
+	evicted, released := w.IsEvicted()
+	return evicted && !released
+}
+
+// Finished reports whether nothing of the pod runs, its volumes are released, and the API has its final phase.
+func (s *Set) Finished(uid types.UID) bool {
+	w := s.worker(uid)
+	return w == nil || w.Finished()
+}
+
 // Has reports whether the pod has a worker.
 func (s *Set) Has(uid types.UID) bool { return s.worker(uid) != nil }
 
-// Active returns the pods that may run.
+// Active returns the pods that count against the node's resources, with their newest statuses.
 func (s *Set) Active() []*v1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.table.active()
-}
-
-// Terminate ends a pod; see pod.Worker.Terminate.
-func (s *Set) Terminate(uid types.UID, t pod.Termination) {
-	if w := s.worker(uid); w != nil {
-		w.Terminate(t)
-	}
-}
-
-// Finished reports whether nothing of the pod runs and its volumes are released.
-func (s *Set) Finished(uid types.UID) bool {
-	w := s.worker(uid)
-	return w == nil || w.Finished()
 }
 
 // Pods returns all pods with their newest statuses.
@@ -135,7 +167,7 @@ func (s *Set) Relist(ctx context.Context, view *runtime.Runtime, inAPI func(type
 		last := view.Last(uid)
 		switch {
 		case !s.Has(uid) && !inAPI(uid):
-			s.removeOrphan(seen)
+			s.RemoveOrphan(seen)
 		case last == nil || !seen.Same(last):
 			s.RuntimeChanged(uid)
 		}
@@ -161,7 +193,8 @@ func (s *Set) synced() {
 	s.table.allocateResizes()
 }
 
-func (s *Set) removeOrphan(seen *runtime.Pod) {
+// RemoveOrphan starts a worker that removes a pod that only the runtime has.
+func (s *Set) RemoveOrphan(seen *runtime.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table.removeOrphan(seen)

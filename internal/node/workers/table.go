@@ -18,10 +18,12 @@ import (
 
 // table is the state of a Set, which holds its lock while it calls any of these methods.
 type table struct {
-	parts *pod.Parts
-	admit Admit
-	ctx   context.Context // of the workers; nil before Start
-	spawn func(w *pod.Worker, uid types.UID)
+	parts       *pod.Parts
+	admit       Admit
+	checkResize CheckResize
+	resources   Resources
+	ctx         context.Context // of the workers; nil before Start
+	spawn       func(w *pod.Worker, uid types.UID)
 
 	workers     map[types.UID]*pod.Worker
 	allocations map[types.UID]*podAllocation
@@ -47,7 +49,7 @@ func (t *table) update(p *v1.Pod, inRuntime bool) {
 	allocated := a.allocatedPod()
 	var refused *pod.Refusal
 	if !inRuntime && p.Status.StartTime == nil && p.DeletionTimestamp == nil {
-		refused = t.admit(t.ctx, allocated, t.active())
+		refused = t.admitNew(allocated)
 	}
 	switch {
 	case refused != nil:
@@ -58,6 +60,22 @@ func (t *table) update(p *v1.Pod, inRuntime bool) {
 	if t.run(allocated, refused, false) {
 		t.allocations[p.UID] = a
 	}
+}
+
+// admitNew admits or refuses a new pod. It is assigned what it requests before the other checks, which must not count
+// the same devices differently.
+func (t *table) admitNew(p *v1.Pod) *pod.Refusal {
+	if refused := t.resources.Assign(t.ctx, p); refused != nil {
+		return refused
+	}
+	refused := t.admit(t.ctx, p, t.active())
+	if refused == nil {
+		return nil
+	}
+	if err := t.resources.Release(p.UID); err != nil {
+		klog.FromContext(t.ctx).Error(err, "Cannot free what was assigned to a refused pod; the next agent will", "pod", klog.KObj(p))
+	}
+	return refused
 }
 
 func (t *table) deleted(p *v1.Pod) {
@@ -93,8 +111,28 @@ func (t *table) run(p *v1.Pod, refused *pod.Refusal, isDeleted bool) (started bo
 		return false
 	}
 	w := pod.NewWorker(t.parts, p, refused, isDeleted)
+	if e := pod.LoadEviction(t.parts.Host.Layout, p.UID); e != nil {
+		w.Evict(*e) // an earlier agent had begun to
+	}
 	t.workers[p.UID] = w
 	t.spawn(w, p.UID)
+	return true
+}
+
+// evict evicts a pod, unless it has no worker, is over or was evicted before. The eviction takes effect even if it cannot be stored: the
+// disk may be full.
+func (t *table) evict(uid types.UID, e pod.Eviction) bool {
+	w := t.workers[uid]
+	if w == nil || pod.IsOver(w.Pod().Status.Phase) {
+		return false
+	}
+	if evicted, _ := w.IsEvicted(); evicted {
+		return false
+	}
+	if err := e.Save(t.parts.Host.Layout, uid); err != nil {
+		klog.FromContext(t.ctx).Error(err, "Cannot store that a pod is evicted", "pod", klog.KObj(w.Pod()))
+	}
+	w.Evict(e)
 	return true
 }
 

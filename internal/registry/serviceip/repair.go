@@ -52,7 +52,7 @@ func NewRepair(services coreclient.ServicesGetter, addresses *Addresses, ports *
 }
 
 // Run checks after every interval, until ctx is done.
-func (r *Repair) Run(ctx context.Context, c clock.WithTicker) {
+func (r *Repair) Run(ctx context.Context, c clock.WithTicker, checked func()) {
 	ticker := c.NewTicker(repairInterval)
 	defer ticker.Stop()
 	for {
@@ -61,7 +61,10 @@ func (r *Repair) Run(ctx context.Context, c clock.WithTicker) {
 			return
 		case <-ticker.C():
 		}
-		if err := r.Once(ctx); err != nil && ctx.Err() == nil {
+		switch err := r.Once(ctx); {
+		case err == nil:
+			checked()
+		case ctx.Err() == nil:
 			klog.FromContext(ctx).Error(err, "Cannot compare the addresses and ports of Services with their claims, retrying")
 		}
 	}

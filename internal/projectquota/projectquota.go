@@ -1,7 +1,10 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package localpath
+// Package projectquota limits and measures directories by project quotas (ext4 or XFS, mounted with prjquota): all files
+// below a directory belong to its project, whose size the kernel knows at any time. See quotactl(2) and
+// ioctl_xfs_fsgetxattr(2).
+package projectquota
 
 import (
 	"errors"
@@ -9,14 +12,14 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// project is a directory in a file system with project quotas (ext4 or XFS, mounted with prjquota): all files
-// below belong to its project, whose size is limited. See quotactl(2) and ioctl_xfs_fsgetxattr(2).
-type project struct {
+// Project is a directory in a file system with project quotas.
+type Project struct {
 	dir *os.File
 	// attr are the attributes of the directory, parent those of the directory that it is in.
 	attr, parent fsxattr
@@ -54,13 +57,13 @@ const (
 	candidates = 256
 )
 
-// openProject returns the project of a directory, or nil if the file system limits no projects.
-func openProject(path string) (*project, error) {
+// Open returns the project of a directory, or nil if the file system limits no projects.
+func Open(path string) (*Project, error) {
 	dir, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	p := &project{dir: dir}
+	p := &Project{dir: dir}
 	state := [stateSize]byte{stateVersion}
 	err = p.quotactl(getState, 0, unsafe.Pointer(&state))
 	flags := uint16(state[stateFlags]) | uint16(state[stateFlags+1])<<8
@@ -74,7 +77,7 @@ func openProject(path string) (*project, error) {
 }
 
 // read reads the attributes of the directory and of its parent.
-func (p *project) read() (err error) {
+func (p *Project) read() (err error) {
 	if err := ioctl(p.dir, getAttributes, &p.attr); err != nil {
 		return err
 	}
@@ -86,28 +89,69 @@ func (p *project) read() (err error) {
 	return ioctl(parent, getAttributes, &p.parent)
 }
 
-func (p *project) close() error { return p.dir.Close() }
+// Close closes the directory.
+func (p *Project) Close() error { return p.dir.Close() }
 
-// isOwn reports whether the directory has a project of its own.
-func (p *project) isOwn() bool { return isOwn(p.dir.Name(), p.attr, p.parent) }
+// IsOwn reports whether the directory has a project of its own, which Claim gave it.
+func (p *Project) IsOwn() bool { return isOwn(p.dir.Name(), p.attr, p.parent) }
 
-// isOwn reports whether the project of a directory is one that create gave it. A directory is made with the
+// isOwn reports whether the project of a directory is one that Claim gave it. A directory is made with the
 // project of its parent, and may be restored with that of another directory: those limits are not ours.
 func isOwn(path string, dir, parent fsxattr) bool {
 	return dir.Flags&inherit != 0 && dir.ID != parent.ID && dir.ID-firstID(path) < candidates
 }
 
+// choosing is held between the choice of a project and its first use.
+var choosing sync.Mutex
+
+// Claim gives a directory that is new and empty, or was when this was first done, a project of its own. limit limits its
+// size in bytes; with 0, it is only measured.
+func (p *Project) Claim(limit int64) error {
+	choosing.Lock()
+	defer choosing.Unlock()
+	if !p.IsOwn() {
+		if err := p.create(); err != nil {
+			return err
+		}
+	}
+	if limit == 0 {
+		return nil
+	}
+	return p.Limit(limit)
+}
+
+// Usage returns the size of all files of the project, and their number.
+func (p *Project) Usage() (bytes, inodes uint64, err error) {
+	quota, err := p.quota(p.attr.ID)
+	return quota.Space, quota.Files, err
+}
+
+// ID returns the ID of the project that the directory belongs to.
+func (p *Project) ID() uint32 { return p.attr.ID }
+
+// SizeLimit returns the limit of the project in bytes, or 0.
+func (p *Project) SizeLimit() (int64, error) {
+	quota, err := p.quota(p.attr.ID)
+	return int64(quota.HardBlocks) * quotaBlockSize, err
+}
+
+// IsUsed reports whether a project of the file system has files or a limit.
+func (p *Project) IsUsed(id uint32) (bool, error) {
+	quota, err := p.quota(id)
+	return quota.isUsed(), err
+}
+
 // create gives a directory without files a project that nothing else uses.
-func (p *project) create() error {
+func (p *Project) create() error {
 	id, err := p.unused()
 	if err != nil {
 		return err
 	}
-	return p.join(id)
+	return p.Join(id)
 }
 
-// join makes the directory, and all files that will be made below it, a part of a project.
-func (p *project) join(id uint32) error {
+// Join makes the directory, and all files that will be made below it, a part of a project.
+func (p *Project) Join(id uint32) error {
 	p.attr.ID, p.attr.Flags = id, p.attr.Flags|inherit
 	if err := ioctl(p.dir, setAttributes, &p.attr); err != nil {
 		return fmt.Errorf("set the project of %s: %w", p.dir.Name(), err)
@@ -124,7 +168,7 @@ func firstID(path string) uint32 {
 }
 
 // unused returns the ID of a project that nothing uses.
-func (p *project) unused() (uint32, error) {
+func (p *Project) unused() (uint32, error) {
 	first := firstID(p.dir.Name())
 	for id := first; id-first < candidates; id++ {
 		quota, err := p.quota(id)
@@ -136,7 +180,7 @@ func (p *project) unused() (uint32, error) {
 }
 
 // quota returns the limits and the usage of a project of the file system.
-func (p *project) quota(id uint32) (quota dqblk, err error) {
+func (p *Project) quota(id uint32) (quota dqblk, err error) {
 	err = p.quotactl(getQuota, id, unsafe.Pointer(&quota))
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESRCH):
@@ -152,8 +196,8 @@ func (q dqblk) isUsed() bool {
 	return q.HardBlocks != 0 || q.SoftBlocks != 0 || q.HardFiles != 0 || q.SoftFiles != 0 || q.Space != 0 || q.Files != 0
 }
 
-// limit limits the size of all files of the project, in bytes. 0 is no limit.
-func (p *project) limit(size int64) error {
+// Limit limits the size of all files of the project, in bytes. 0 is no limit.
+func (p *Project) Limit(size int64) error {
 	blocks := (uint64(size) + quotaBlockSize - 1) / quotaBlockSize
 	err := p.quotactl(setQuota, p.attr.ID, unsafe.Pointer(&dqblk{HardBlocks: blocks, SoftBlocks: blocks, Valid: blockLimits}))
 	if err != nil {
@@ -168,7 +212,7 @@ func ioctl(dir *os.File, request uintptr, attr *fsxattr) error {
 }
 
 // quotactl calls quotactl_fd(2), which Linux has since 5.14.
-func (p *project) quotactl(command uintptr, id uint32, data unsafe.Pointer) error {
+func (p *Project) quotactl(command uintptr, id uint32, data unsafe.Pointer) error {
 	_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, p.dir.Fd(), command<<8|projectQuota, uintptr(id), uintptr(data), 0, 0)
 	return errorOf(errno)
 }

@@ -1,0 +1,76 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred"
+)
+
+func newNode(version string) *cobra.Command {
+	var options kindred.NodeOptions
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Run static pods on this machine, without an API server",
+		Long: `Run a node agent in the foreground, without an API server, until it is interrupted.
+
+It runs static pods: the manifests in a directory (--static-pods), or at the
+staticPodPath or staticPodURL of a kubelet configuration. The pods are containers on
+a private containerd, which outlives the agent. "kindred kubectl get --raw /pods"
+shows them, and "kindred reset" removes everything.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			layout, err := layoutOf(cmd)
+			if err != nil {
+				return err
+			}
+			options.DataDir, options.Version = layout.Root, version
+			return runNode(cmd, options)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.StaticPods, "static-pods", "", "directory with the manifests of static pods, or a single one; replaces staticPodPath of --kubelet-config")
+	flags.StringVar(&options.KubeletConfig, "kubelet-config", "", "file with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1)")
+	flags.StringVar(&options.NodeName, "node-name", "", "name of the node, which the names of its pods end with (default the host name)")
+	flags.StringVar(&options.ContainerRuntimeEndpoint, "container-runtime-endpoint", "", "CRI endpoint of a container runtime to use instead of a private containerd")
+	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "CIDRs of the pods: IPv4, and IPv6 after a comma (default a free /24 of 10.244.0.0/16)")
+	return cmd
+}
+
+// runNode runs a node until a signal or a failure.
+func runNode(cmd *cobra.Command, options kindred.NodeOptions) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // A second signal ends the process at once.
+	began := clock.RealClock{}.Now()
+	options.Progress = func(step string, took time.Duration) { printStep(cmd, step, took) }
+	options.Notice = func(line string) { printf(cmd, "%s\n", line) }
+	closeLog, err := logTo(options.DataDir)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	node, err := kindred.StartNode(ctx, options)
+	if err != nil {
+		return upError(ctx, err)
+	}
+	defer node.Stop()
+	printf(cmd, "ready in %d ms\n", clock.RealClock{}.Since(began).Milliseconds())
+	printf(cmd, "the pods: kubectl --kubeconfig %s get --raw /pods\n", node.Kubeconfig())
+	tuneGC()
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-node.Failed():
+		return err
+	}
+}

@@ -1,0 +1,64 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"path/filepath"
+	"time"
+)
+
+func (t version1) controller(name, path string) string {
+	return filepath.Join(filepath.Dir(t.cpu), name, path)
+}
+
+func (t version1) memoryDir(path string) string { return filepath.Join(t.memory, path) }
+
+func (t version1) pids(path string) string { return t.controller("pids", path) }
+
+func (t version1) child(path, id string) (string, error) { return childIn(t.memoryDir(path), path, id) }
+
+func (t version1) sample(path string) (Sample, error) {
+	cpu, err := number(t.controller("cpuacct", path), "cpuacct.usage")
+	if err != nil {
+		return Sample{}, err
+	}
+	dir := t.memoryDir(path)
+	total, err := number(dir, "memory.usage_in_bytes")
+	if err != nil {
+		return Sample{}, err
+	}
+	memory, err := all(dir, "memory.stat")
+	if err != nil {
+		return Sample{}, err
+	}
+	s := Sample{
+		Usage:       Usage{CPU: time.Duration(cpu), Memory: workingSet(total, memory["total_inactive_file"])},
+		MemoryUsage: total, RSS: memory["total_rss"], Cache: memory["total_cache"], MappedFile: memory["total_mapped_file"],
+		PageFaults: memory["total_pgfault"], MajorPageFaults: memory["total_pgmajfault"],
+	}
+	if swap, ok := memory["total_swap"]; ok {
+		s.Swap = &swap
+	}
+	return s, nil
+}
+
+func (t version1) allLimits(path string) Limits {
+	cpu, memory, pids := filepath.Join(t.cpu, path), t.memoryDir(path), t.pids(path)
+	throttled, _ := all(cpu, "cpu.stat") // no statistics are zeros
+	l := Limits{
+		CPUQuota: limitOf(cpu, "cpu.cfs_quota_us"), CPUPeriod: int64(orZero(cpu, "cpu.cfs_period_us")), CPUShares: int64(orZero(cpu, "cpu.shares")),
+		Memory: limitOf(memory, "memory.limit_in_bytes"), Swap: -1, MemoryFailures: orZero(memory, "memory.failcnt"),
+		Periods: throttled["nr_periods"], ThrottledPeriods: throttled["nr_throttled"], ThrottledTime: time.Duration(throttled["throttled_time"]),
+		User:      time.Duration(orZero(t.controller("cpuacct", path), "cpuacct.usage_user")),
+		System:    time.Duration(orZero(t.controller("cpuacct", path), "cpuacct.usage_sys")),
+		Processes: -1, MaxProcesses: limitOf(pids, "pids.max"),
+	}
+	if both := limitOf(memory, "memory.memsw.limit_in_bytes"); both > 0 && l.Memory > 0 {
+		l.Swap = both - l.Memory
+	}
+	if n, err := number(pids, "pids.current"); err == nil {
+		l.Processes = int64(n)
+	}
+	return l
+}

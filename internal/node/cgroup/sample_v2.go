@@ -1,0 +1,82 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func (t version2) memoryDir(path string) string { return filepath.Join(t.root, path) }
+
+func (t version2) pids(path string) string { return filepath.Join(t.root, path) }
+
+func (t version2) child(path, id string) (string, error) { return childIn(t.memoryDir(path), path, id) }
+
+func (t version2) sample(path string) (Sample, error) {
+	dir := filepath.Join(t.root, path)
+	cpu, err := all(dir, "cpu.stat")
+	if err != nil {
+		return Sample{}, err
+	}
+	memory, err := all(dir, "memory.stat")
+	if err != nil {
+		return Sample{}, err
+	}
+	// The root has no memory.current. Its processes use anonymous and file pages.
+	total, err := number(dir, "memory.current")
+	if errors.Is(err, os.ErrNotExist) {
+		total, err = memory["anon"]+memory["file"], nil
+	}
+	s := Sample{
+		Usage:       Usage{CPU: microseconds(cpu["usage_usec"]), Memory: workingSet(total, memory["inactive_file"])},
+		MemoryUsage: total, RSS: memory["anon"], Cache: memory["file"], MappedFile: memory["file_mapped"],
+		PageFaults: memory["pgfault"], MajorPageFaults: memory["pgmajfault"],
+		CPUPressure:    readPressure(filepath.Join(dir, "cpu.pressure")),
+		MemoryPressure: readPressure(filepath.Join(dir, "memory.pressure")),
+		IOPressure:     readPressure(filepath.Join(dir, "io.pressure")),
+	}
+	if swap, err := number(dir, "memory.swap.current"); err == nil {
+		s.Swap = &swap
+	}
+	return s, err
+}
+
+func (t version2) allLimits(path string) Limits {
+	dir := filepath.Join(t.root, path)
+	cpu, _ := all(dir, "cpu.stat") // no statistics are zeros
+	events, _ := all(dir, "memory.events")
+	l := Limits{
+		CPUQuota: -1, CPUPeriod: 100000, CPUShares: shares(orZero(dir, "cpu.weight")),
+		Memory: limitOf(dir, "memory.max"), Swap: limitOf(dir, "memory.swap.max"), MemoryFailures: events["max"],
+		Periods: cpu["nr_periods"], ThrottledPeriods: cpu["nr_throttled"], ThrottledTime: microseconds(cpu["throttled_usec"]),
+		User: microseconds(cpu["user_usec"]), System: microseconds(cpu["system_usec"]),
+		Processes: -1, MaxProcesses: limitOf(dir, "pids.max"),
+	}
+	if text, err := read(dir, "cpu.max"); err == nil {
+		quota, period, _ := strings.Cut(text, " ")
+		l.CPUQuota = parseLimit(quota, nil)
+		if n, err := strconv.ParseInt(period, 10, 64); err == nil {
+			l.CPUPeriod = n
+		}
+	}
+	if n, err := number(dir, "pids.current"); err == nil {
+		l.Processes = int64(n)
+	}
+	return l
+}
+
+// shares converts a weight (1 to 10000) to shares (2 to 262144), as weight converts shares.
+func shares(weight uint64) int64 {
+	if weight == 0 {
+		return 0
+	}
+	return 2 + (int64(weight)-1)*262142/9999
+}
+
+func microseconds(n uint64) time.Duration { return time.Duration(n) * time.Microsecond }

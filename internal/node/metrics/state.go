@@ -1,0 +1,117 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+// State is what is the case on a node.
+type State struct {
+	// RunningPods have a running sandbox.
+	RunningPods int
+	// Containers are their numbers by state: "created", "running", "exited" or "unknown".
+	Containers map[string]int
+	// DesiredPods are all pods of the node, and ActivePods those that have not ended. Static pods are counted apart.
+	DesiredPods, ActivePods [2]int
+	MirrorPods              int
+	EphemeralContainers     int
+	// ServerCertificate is when the certificate of the server expires; zero if it is unknown.
+	ServerCertificate time.Time
+	Now               time.Time
+	// Volumes are those with a claim, and Logs those of containers.
+	Volumes []statsapi.VolumeStats
+	Logs    []LogUsage
+}
+
+// LogUsage is what the logs of a container use.
+type LogUsage struct {
+	UID, Namespace, Pod, Container string
+	Bytes                          uint64
+}
+
+// NewStateCollector returns the collector of what is the case when it is asked for.
+func NewStateCollector(state func() State) prometheus.Collector { return stateCollector{state} }
+
+type stateCollector struct{ state func() State }
+
+// Describe implements prometheus.Collector. The collector is unchecked, because its metrics depend on the pods.
+func (stateCollector) Describe(chan<- *prometheus.Desc) {}
+
+func description(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, "[ALPHA] "+help, labels, nil)
+}
+
+var (
+	runningPods       = description("kubelet_running_pods", "Number of pods that have a running pod sandbox")
+	runningContainers = description("kubelet_running_containers", "Number of containers currently running", "container_state")
+	desiredPods       = description("kubelet_desired_pods", "The number of pods the kubelet is being instructed to run. static is true if the pod is not from the apiserver.", "static")
+	activePods        = description("kubelet_active_pods", "The number of pods the kubelet considers active and which are being considered when admitting new pods. static is true if the pod is not from the apiserver.", "static")
+	mirrorPods        = description("kubelet_mirror_pods", "The number of mirror pods the kubelet will try to create (one per admitted static pod)")
+	ephemeral         = description("kubelet_managed_ephemeral_containers", "Current number of ephemeral containers in pods managed by this kubelet.")
+	serverTTL         = description("kubelet_certificate_manager_server_ttl_seconds", "Gauge of the shortest TTL (time-to-live) of the Kubelet's serving certificate. The value is in seconds until certificate expiry (negative if already expired). If serving certificate is invalid or unused, the value will be +INF.")
+	logBytes          = description("kubelet_container_log_filesystem_used_bytes", "Bytes used by the container's logs on the filesystem.", "uid", "namespace", "pod", "container")
+)
+
+// volumeMetrics are the metrics of a volume with a claim.
+var volumeMetrics = []struct {
+	desc  *prometheus.Desc
+	value func(*statsapi.VolumeStats) *uint64
+}{
+	{ofVolume("capacity_bytes", "Capacity in bytes of the volume"), func(v *statsapi.VolumeStats) *uint64 { return v.CapacityBytes }},
+	{ofVolume("available_bytes", "Number of available bytes in the volume"), func(v *statsapi.VolumeStats) *uint64 { return v.AvailableBytes }},
+	{ofVolume("used_bytes", "Number of used bytes in the volume"), func(v *statsapi.VolumeStats) *uint64 { return v.UsedBytes }},
+	{ofVolume("inodes", "Maximum number of inodes in the volume"), func(v *statsapi.VolumeStats) *uint64 { return v.Inodes }},
+	{ofVolume("inodes_free", "Number of free inodes in the volume"), func(v *statsapi.VolumeStats) *uint64 { return v.InodesFree }},
+	{ofVolume("inodes_used", "Number of used inodes in the volume"), func(v *statsapi.VolumeStats) *uint64 { return v.InodesUsed }},
+}
+
+func ofVolume(name, help string) *prometheus.Desc {
+	return description("kubelet_volume_stats_"+name, help, "namespace", "persistentvolumeclaim")
+}
+
+// Collect implements prometheus.Collector.
+func (c stateCollector) Collect(to chan<- prometheus.Metric) {
+	s := c.state()
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(runningPods, float64(s.RunningPods))
+	for state, n := range s.Containers {
+		gauge(runningContainers, float64(n), state)
+	}
+	for i, static := range []bool{false, true} {
+		label := ""
+		if static {
+			label = strconv.FormatBool(static)
+		}
+		gauge(desiredPods, float64(s.DesiredPods[i]), label)
+		gauge(activePods, float64(s.ActivePods[i]), label)
+	}
+	gauge(mirrorPods, float64(s.MirrorPods))
+	gauge(ephemeral, float64(s.EphemeralContainers))
+	if !s.ServerCertificate.IsZero() {
+		gauge(serverTTL, s.ServerCertificate.Sub(s.Now).Seconds())
+	}
+	for _, l := range s.Logs {
+		gauge(logBytes, float64(l.Bytes), l.UID, l.Namespace, l.Pod, l.Container)
+	}
+	seen := map[statsapi.PVCReference]bool{} // pods may share a claim
+	for i := range s.Volumes {
+		v := &s.Volumes[i]
+		if v.PVCRef == nil || seen[*v.PVCRef] {
+			continue
+		}
+		seen[*v.PVCRef] = true
+		for _, m := range volumeMetrics {
+			if value := m.value(v); value != nil {
+				gauge(m.desc, float64(*value), v.PVCRef.Namespace, v.PVCRef.Name)
+			}
+		}
+	}
+}

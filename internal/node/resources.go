@@ -1,0 +1,48 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/node/assign"
+	"github.com/kindred-project/kindred/internal/node/deviceplugin"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
+	"github.com/kindred-project/kindred/internal/node/topology"
+)
+
+// openResources makes what assigns CPUs, memory and devices to containers.
+func (a *Agent) openResources() error {
+	o, layout, facts := a.options, rootdir.Layout{Root: a.options.RootDir}, a.registration.reporter.machine
+	machine, err := topology.Read(os.DirFS("/sys"), uint64(facts.memory))
+	if err != nil {
+		return fmt.Errorf("read the topology of the machine: %w", err)
+	}
+	a.plugins, err = deviceplugin.New(deviceplugin.Options{
+		Dir: layout.DevicePluginsDir(), Nodes: machine.NodeMask(), Clock: o.Clock,
+		Changed: func(resource string, ids []string) {
+			a.registration.check()
+			a.assigned.DevicesChanged(resource, ids)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	a.registration.reporter.devices = a.plugins.Counts
+	a.assigned, err = assign.New(assign.Options{
+		Dir: layout.AssignedDir(), Config: o.Config, Machine: machine, Reserved: facts.unallocatable(o.Config),
+		Plugins: a.plugins, Runtime: a.view, Clock: o.Clock, Wake: a.wake,
+	})
+	if err != nil {
+		return err
+	}
+	a.cgroups.Unlimited = a.assigned.HasCPUs
+	return nil
+}
+
+// wake has a pod's worker decide again.
+func (a *Agent) wake(uid types.UID) { a.pods.Wake(uid) }

@@ -1,0 +1,131 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sampler
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// containerMetric is a metric of a cgroup.
+type containerMetric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	// extra are the values of the labels before those of all containers.
+	extra []string
+	// timed is set if the metric has the time of the sample, and whole if it needs a whole one.
+	timed, whole bool
+	// value reports false if the cgroup has no such value.
+	value func(*row) (float64, bool)
+}
+
+func sampled(name, help string, kind prometheus.ValueType, value func(*row) float64) containerMetric {
+	m := optional(name, help, kind, func(r *row) (float64, bool) { return value(r), true })
+	m.timed = true
+	return m
+}
+
+func optional(name, help string, kind prometheus.ValueType, value func(*row) (float64, bool)) containerMetric {
+	return containerMetric{desc: prometheus.NewDesc(name, help, containerLabels, nil), kind: kind, whole: true, value: value}
+}
+
+// labelled adds labels to a metric.
+func labelled(name, help string, kind prometheus.ValueType, labels, values []string, value func(*row) (float64, bool)) containerMetric {
+	m := optional(name, help, kind, value)
+	m.desc, m.extra, m.timed = prometheus.NewDesc(name, help, append(labels, containerLabels...), nil), values, true
+	return m
+}
+
+func fault(kind string, scope string, value func(*row) float64) containerMetric {
+	return labelled("container_memory_failures_total", "Cumulative count of memory allocation failures.", prometheus.CounterValue,
+		[]string{"failure_type", "scope"}, []string{kind, scope}, func(r *row) (float64, bool) { return value(r), true })
+}
+
+// limit returns a value that cAdvisor reports as 0 if there is no limit.
+func limit(n int64) float64 { return float64(max(n, 0)) }
+
+const (
+	counter = prometheus.CounterValue
+	gauge   = prometheus.GaugeValue
+)
+
+// containerMetrics are the metrics of each cgroup.
+var containerMetrics = append(basicMetrics,
+	sampled("container_last_seen", "Last time a container was seen by the exporter", gauge, func(r *row) float64 { return float64(r.now.Unix()) }),
+	optional("container_start_time_seconds", "Start time of the container since unix epoch in seconds.", gauge,
+		func(r *row) (float64, bool) { return float64(r.started.Unix()), !r.started.IsZero() }),
+	sampled("container_cpu_user_seconds_total", "Cumulative user cpu time consumed in seconds.", counter, func(r *row) float64 { return r.limits.User.Seconds() }),
+	sampled("container_cpu_system_seconds_total", "Cumulative system cpu time consumed in seconds.", counter, func(r *row) float64 { return r.limits.System.Seconds() }),
+	throttled("container_cpu_cfs_periods_total", "Number of elapsed enforcement period intervals.", func(r *row) float64 { return float64(r.limits.Periods) }),
+	throttled("container_cpu_cfs_throttled_periods_total", "Number of throttled period intervals.", func(r *row) float64 { return float64(r.limits.ThrottledPeriods) }),
+	throttled("container_cpu_cfs_throttled_seconds_total", "Total time duration the container has been throttled.", func(r *row) float64 { return r.limits.ThrottledTime.Seconds() }),
+	optional("container_spec_cpu_period", "CPU period of the container.", gauge, func(r *row) (float64, bool) { return float64(r.limits.CPUPeriod), r.limits.CPUPeriod > 0 }),
+	optional("container_spec_cpu_quota", "CPU quota of the container.", gauge, func(r *row) (float64, bool) { return float64(r.limits.CPUQuota), r.limits.CPUQuota > 0 }),
+	optional("container_spec_cpu_shares", "CPU share of the container.", gauge, func(r *row) (float64, bool) { return float64(r.limits.CPUShares), r.limits.CPUShares > 0 }),
+	optional("container_spec_memory_limit_bytes", "Memory limit for the container.", gauge, func(r *row) (float64, bool) { return limit(r.limits.Memory), true }),
+	optional("container_spec_memory_swap_limit_bytes", "Memory swap limit for the container.", gauge, func(r *row) (float64, bool) { return limit(r.limits.Swap), true }),
+	sampled("container_memory_cache", "Number of bytes of page cache memory.", gauge, func(r *row) float64 { return float64(r.Cache) }),
+	sampled("container_memory_rss", "Size of RSS in bytes.", gauge, func(r *row) float64 { return float64(r.RSS) }),
+	sampled("container_memory_mapped_file", "Size of memory mapped files in bytes.", gauge, func(r *row) float64 { return float64(r.MappedFile) }),
+	optional("container_memory_swap", "Container swap usage in bytes.", gauge, func(r *row) (float64, bool) {
+		if r.Swap == nil {
+			return 0, false
+		}
+		return float64(*r.Swap), true
+	}),
+	sampled("container_memory_failcnt", "Number of memory usage hits limits", counter, func(r *row) float64 { return float64(r.limits.MemoryFailures) }),
+	sampled("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed", gauge, func(r *row) float64 { return float64(r.MemoryUsage) }),
+	fault("pgfault", "hierarchy", func(r *row) float64 { return float64(r.PageFaults) }),
+	fault("pgmajfault", "hierarchy", func(r *row) float64 { return float64(r.MajorPageFaults) }),
+	optional("container_processes", "Number of processes running inside the container.", gauge, func(r *row) (float64, bool) { return float64(r.limits.Processes), r.limits.Processes >= 0 }),
+	optional("container_threads_max", "Maximum number of threads allowed inside the container, infinity if value is zero", gauge, func(r *row) (float64, bool) { return limit(r.limits.MaxProcesses), true }),
+	ofLayer("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", func(u *used) uint64 { return u.bytes }),
+)
+
+// basicMetrics need no more than the CPU time and the working set.
+var basicMetrics = []containerMetric{
+	basic(labelled("container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.", counter, []string{"cpu"}, []string{"total"},
+		func(r *row) (float64, bool) { return r.CPU.Seconds(), true })),
+	basic(sampled("container_memory_working_set_bytes", "Current working set in bytes.", gauge, func(r *row) float64 { return float64(r.Memory) })),
+}
+
+func basic(m containerMetric) containerMetric {
+	m.whole = false
+	return m
+}
+
+// throttled is a counter of cgroups with a quota of CPU time.
+func throttled(name, help string, value func(*row) float64) containerMetric {
+	return optional(name, help, counter, func(r *row) (float64, bool) { return value(r), r.limits.CPUQuota > 0 })
+}
+
+// ofLayer is about the writable layer of a container. Its device is the snapshotter's.
+func ofLayer(name, help string, value func(*used) uint64) containerMetric {
+	return labelled(name, help, gauge, []string{"device"}, []string{""}, func(r *row) (float64, bool) {
+		if r.layer == nil {
+			return 0, false
+		}
+		return float64(value(r.layer)), true
+	})
+}
+
+type networkMetric struct {
+	desc  *prometheus.Desc
+	value func(Interface) uint64
+}
+
+// networkMetrics are the metrics of each interface.
+var networkMetrics = []networkMetric{
+	ofInterface("receive_bytes_total", "Cumulative count of bytes received", func(i Interface) uint64 { return i.Rx.Bytes }),
+	ofInterface("receive_packets_total", "Cumulative count of packets received", func(i Interface) uint64 { return i.Rx.Packets }),
+	ofInterface("receive_packets_dropped_total", "Cumulative count of packets dropped while receiving", func(i Interface) uint64 { return i.Rx.Dropped }),
+	ofInterface("receive_errors_total", "Cumulative count of errors encountered while receiving", func(i Interface) uint64 { return i.Rx.Errors }),
+	ofInterface("transmit_bytes_total", "Cumulative count of bytes transmitted", func(i Interface) uint64 { return i.Tx.Bytes }),
+	ofInterface("transmit_packets_total", "Cumulative count of packets transmitted", func(i Interface) uint64 { return i.Tx.Packets }),
+	ofInterface("transmit_packets_dropped_total", "Cumulative count of packets dropped while transmitting", func(i Interface) uint64 { return i.Tx.Dropped }),
+	ofInterface("transmit_errors_total", "Cumulative count of errors encountered while transmitting", func(i Interface) uint64 { return i.Tx.Errors }),
+}
+
+func ofInterface(name, help string, value func(Interface) uint64) networkMetric {
+	return networkMetric{prometheus.NewDesc("container_network_"+name, help, append([]string{"interface"}, containerLabels...), nil), value}
+}

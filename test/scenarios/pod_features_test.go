@@ -1,0 +1,83 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestRestartOfAllContainers: when a container exits with 42, its rule has all containers of the pod start again, init container
+// first, in a pod that otherwise never restarts any (KEP-5532).
+func TestRestartOfAllContainers(t *testing.T) {
+	s := withNode(t)
+	s.apply(`
+apiVersion: v1
+kind: Pod
+metadata: {name: again}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: log, emptyDir: {}}]
+  initContainers:
+  - {name: init, image: "` + image + `", command: [sh, -c, "echo init >> /log/order"], volumeMounts: [{name: log, mountPath: /log}]}
+  containers:
+  - {name: bystander, image: "` + image + `", command: [sleep, "3600"]}
+  - name: worker
+    image: "` + image + `"
+    command: [sh, -c, "echo worker >> /log/order; test -f /log/restarted && exec sleep 3600; touch /log/restarted; exit 42"]
+    volumeMounts: [{name: log, mountPath: /log}]
+    restartPolicy: Never
+    restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]
+`)
+	s.eventually("the restart", func() error {
+		status := s.pod("again").Status
+		for _, c := range append(status.InitContainerStatuses, status.ContainerStatuses...) {
+			if c.RestartCount != 1 || !c.Ready {
+				return fmt.Errorf("%s: %d restarts, %+v", c.Name, c.RestartCount, c.State)
+			}
+		}
+		if len(status.ContainerStatuses) != 2 {
+			return fmt.Errorf("%d containers", len(status.ContainerStatuses))
+		}
+		return nil
+	})
+	s.prints("init\nworker\ninit\nworker\n", "exec", "again", "-c", "worker", "--", "cat", "/log/order")
+	for _, c := range s.pod("again").Status.Conditions {
+		if c.Type == corev1.AllContainersRestarting && c.Status != corev1.ConditionFalse {
+			t.Errorf("condition %+v", c)
+		}
+	}
+}
+
+// TestUserNamespace: a pod with hostUsers: false has user IDs that are others on the host, or waits with an event that says why.
+func TestUserNamespace(t *testing.T) {
+	s := withNode(t)
+	s.apply(`
+apiVersion: v1
+kind: Pod
+metadata: {name: own-users}
+spec:
+  hostUsers: false
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: "` + image + `", command: [sleep, "3600"]}]
+`)
+	if supported := s.jsonpath("{.items[0].status.runtimeHandlers[?(@.name=='')].features.userNamespaces}", "nodes"); supported != "true" {
+		s.eventually("the event", func() error {
+			const want = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
+			if got := s.kubectl("describe", "pod", "own-users"); !strings.Contains(got, want) {
+				return fmt.Errorf("no %q in %s", want, got)
+			}
+			return nil
+		})
+		return
+	}
+	s.ready("own-users")
+	if got := strings.Fields(s.kubectl("exec", "own-users", "--", "cat", "/proc/self/uid_map")); len(got) != 3 || got[0] != "0" || got[1] == "0" {
+		t.Errorf("IDs %q", got)
+	}
+}
