@@ -296,22 +296,21 @@ func TestDNS(t *testing.T) {
 		own         *v1.PodDNSConfig
 		servers     []string
 		want        *runtimeapi.DNSConfig
-		fellBack    bool
 	}{
-		{"cluster first", v1.DNSClusterFirst, false, nil, dns.Servers, cluster, false},
-		{"cluster first on the host's network", v1.DNSClusterFirst, true, nil, dns.Servers, host, false},
-		{"cluster first with host network", v1.DNSClusterFirstWithHostNet, true, nil, dns.Servers, cluster, false},
-		{"default", v1.DNSDefault, false, nil, dns.Servers, host, false},
-		{"default and own", v1.DNSDefault, false, own, dns.Servers, merged, false},
-		{"none", v1.DNSNone, false, &v1.PodDNSConfig{Nameservers: []string{"a", "b", "c", "d"}}, dns.Servers, &runtimeapi.DNSConfig{Servers: []string{"a", "b", "c"}}, false},
-		{"no cluster DNS", v1.DNSClusterFirst, false, nil, nil, host, true},
+		{"cluster first", v1.DNSClusterFirst, false, nil, dns.Servers, cluster},
+		{"cluster first on the host's network", v1.DNSClusterFirst, true, nil, dns.Servers, host},
+		{"cluster first with host network", v1.DNSClusterFirstWithHostNet, true, nil, dns.Servers, cluster},
+		{"default", v1.DNSDefault, false, nil, dns.Servers, host},
+		{"default and own", v1.DNSDefault, false, own, dns.Servers, merged},
+		{"none", v1.DNSNone, false, &v1.PodDNSConfig{Nameservers: []string{"a", "b", "c", "d"}}, dns.Servers, &runtimeapi.DNSConfig{Servers: []string{"a", "b", "c"}}},
+		{"no cluster DNS", v1.DNSClusterFirst, false, nil, nil, host},
 	} {
 		pod := testPod()
 		pod.Spec.DNSPolicy, pod.Spec.HostNetwork, pod.Spec.DNSConfig = test.policy, test.hostNetwork, test.own
 		dns.Servers = test.servers
-		got, fellBack, err := dns.For(pod)
-		if err != nil || fellBack != test.fellBack {
-			t.Errorf("%s: fell back %t, %v", test.name, fellBack, err)
+		got, err := dns.For(pod)
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
 		}
 		if diff := cmp.Diff(test.want.String(), got.String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)

@@ -31,21 +31,17 @@ type DNS struct {
 	ResolvConf string
 }
 
-// For returns the DNS configuration of a pod, by its dnsPolicy and dnsConfig. fellBack reports
-// whether the pod has to use the node's DNS servers, because none of the cluster are configured.
-func (n DNS) For(pod *v1.Pod) (config *runtimeapi.DNSConfig, fellBack bool, err error) {
+// For returns the DNS configuration of a pod, by its dnsPolicy and dnsConfig. Without DNS servers of the cluster, pods use
+// those of the node.
+func (n DNS) For(pod *v1.Pod) (config *runtimeapi.DNSConfig, err error) {
 	config = &runtimeapi.DNSConfig{}
 	if pod.Spec.DNSPolicy != v1.DNSNone {
 		if config, err = readResolvConf(n.ResolvConf); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
-	if wantsClusterDNS(pod) {
-		if len(n.Servers) == 0 {
-			fellBack = true
-		} else {
-			config = n.cluster(pod, config)
-		}
+	if len(n.Servers) > 0 && wantsClusterDNS(pod) {
+		config = n.cluster(pod, config)
 	}
 	if own := pod.Spec.DNSConfig; own != nil {
 		config.Servers = unique(append(config.Servers, own.Nameservers...))
@@ -53,7 +49,7 @@ func (n DNS) For(pod *v1.Pod) (config *runtimeapi.DNSConfig, fellBack bool, err 
 		config.Options = mergeOptions(config.Options, own.Options)
 	}
 	fit(config)
-	return config, fellBack, nil
+	return config, nil
 }
 
 func wantsClusterDNS(pod *v1.Pod) bool {

@@ -39,14 +39,9 @@ func (w *Worker) runSandbox(ctx context.Context, t task) error {
 	if err != nil {
 		return err
 	}
-	dns, fellBack, err := w.parts.Host.DNS.For(t.pod)
+	dns, err := w.parts.Host.DNS.For(t.pod)
 	if err != nil {
 		return err
-	}
-	if fellBack {
-		w.event(t.pod, "", v1.EventTypeWarning, "MissingClusterDNS", fmt.Sprintf(
-			"pod: %q. kubelet does not have ClusterDNS IP configured and cannot create Pod using %q policy. Falling back to %q policy.",
-			criconfig.FullName(t.pod), v1.DNSClusterFirst, v1.DNSDefault))
 	}
 	handler := ""
 	if class := t.pod.Spec.RuntimeClassName; class != nil && *class != "" {

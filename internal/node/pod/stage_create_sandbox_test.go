@@ -76,14 +76,14 @@ func TestCreateSandboxFails(t *testing.T) {
 	}
 }
 
+// A node without a DNS server of the cluster says so at its start, not at each pod.
 func TestCreateSandboxWithoutClusterDNS(t *testing.T) {
 	pod := testPod()
 	pod.Spec.DNSPolicy = v1.DNSClusterFirst
 	s := newStageTest(t, pod)
 	s.parts.Host.DNS.Servers = nil
 	s.do(Action{Kind: CreateSandbox})
-	want := []string{`Warning MissingClusterDNS pod: "p_ns(u)". kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`}
-	if diff := cmp.Diff(want, s.takeEvents()); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
+	if events := s.takeEvents(); len(events) > 0 {
+		t.Errorf("events %q", events)
 	}
 }

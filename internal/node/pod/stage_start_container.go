@@ -156,7 +156,7 @@ func (w *Worker) currentSandbox(pod *v1.Pod) (runtime.Sandbox, *runtimeapi.PodSa
 	if err != nil {
 		return runtime.Sandbox{}, nil, err
 	}
-	dns, _, err := w.parts.Host.DNS.For(pod)
+	dns, err := w.parts.Host.DNS.For(pod)
 	if err != nil {
 		return runtime.Sandbox{}, nil, err
 	}
