@@ -85,6 +85,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Runtime:     a.view,
 		RuntimeName: a.registration.reporter.version.RuntimeName,
 		Clock:       o.Clock,
+		BootID:      a.registration.reporter.machine.bootID,
 		Recorder:    o.Recorder,
 		Status:      routedStatus{static: a.static, api: podStatus{client: o.Client}},
 		Observer:    a.metrics,

@@ -26,6 +26,8 @@ type Eviction struct {
 	GraceSeconds int64
 	// Disrupts is set if the pod is not at fault: its status gets the condition DisruptionTarget (KEP-3329).
 	Disrupts bool
+	// BootID is the boot of the machine (proc_sys_kernel(5)) in which the pod was evicted.
+	BootID string `json:",omitempty"`
 }
 
 // Save stores the eviction in the pod's directory, for the next agent: if this one ends before the pod's final
@@ -55,14 +57,16 @@ func LoadEviction(l rootdir.Layout, uid types.UID) *Eviction {
 	return &e
 }
 
-// Evict stops the pod, which then fails. Only the first eviction of a pod counts.
+// Evict stops the pod, which then fails. The first eviction of a pod decides why; a later one can only shorten its grace
+// period.
 func (w *Worker) Evict(e Eviction) {
 	w.mu.Lock()
 	w.isEvicted = true
 	w.results = append(w.results, result{apply: func(m *Memory) {
-		if m.Evicted == nil {
-			m.Evicted = &e
+		if first := m.Evicted; first != nil {
+			e.Refusal, e.Disrupts, e.GraceSeconds = first.Refusal, first.Disrupts, min(first.GraceSeconds, e.GraceSeconds)
 		}
+		m.Evicted = &e
 	}})
 	w.mu.Unlock()
 	w.Wake()

@@ -118,3 +118,17 @@ func TestSaveEviction(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// The first eviction decides why a pod ends; a later one, such as that of a shutdown, can only leave it less time.
+func TestEvictTwice(t *testing.T) {
+	for _, test := range []struct{ first, second, want int64 }{{600, 5, 5}, {5, 600, 5}} {
+		s := newStageTest(t, testPod())
+		s.Evict(Eviction{Refusal: Refusal{Reason: "Evicted", Message: "memory"}, GraceSeconds: test.first, Disrupts: true})
+		s.Evict(Eviction{Refusal: Refusal{Reason: "Terminated"}, GraceSeconds: test.second})
+		s.takeInput()
+		want := &Eviction{Refusal: Refusal{Reason: "Evicted", Message: "memory"}, GraceSeconds: test.want, Disrupts: true}
+		if diff := cmp.Diff(want, s.memory.Evicted); diff != "" {
+			t.Errorf("%d s, then %d s (-want +got):\n%s", test.first, test.second, diff)
+		}
+	}
+}

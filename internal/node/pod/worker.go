@@ -38,6 +38,7 @@ type Parts struct {
 	Runtime     *runtime.Runtime
 	RuntimeName string
 	Clock       clock.Clock
+	BootID      string // of the machine
 	Recorder    record.EventRecorder
 	Status      Status
 	// Observer counts what workers do; nil for none.

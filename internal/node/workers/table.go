@@ -14,6 +14,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/source"
 )
 
 // table is the state of a Set, which holds its lock while it calls any of these methods.
@@ -111,7 +112,8 @@ func (t *table) run(p *v1.Pod, refused *pod.Refusal, isDeleted bool) (started bo
 		return false
 	}
 	w := pod.NewWorker(t.parts, p, refused, isDeleted)
-	if e := pod.LoadEviction(t.parts.Host.Layout, p.UID); e != nil {
+	// A static pod has the same UID after a reboot, and starts again then, as nothing else would create it.
+	if e := pod.LoadEviction(t.parts.Host.Layout, p.UID); e != nil && (e.BootID == t.parts.BootID || !source.IsStatic(p)) {
 		w.Evict(*e) // an earlier agent had begun to
 	}
 	t.workers[p.UID] = w
@@ -119,16 +121,18 @@ func (t *table) run(p *v1.Pod, refused *pod.Refusal, isDeleted bool) (started bo
 	return true
 }
 
-// evict evicts a pod, unless it has no worker, is over or was evicted before. The eviction takes effect even if it cannot be stored: the
-// disk may be full.
+// evict evicts a pod, unless it has no worker, is over or was evicted before; in the last case its grace period may become
+// shorter. The eviction takes effect even if it cannot be stored: the disk may be full.
 func (t *table) evict(uid types.UID, e pod.Eviction) bool {
 	w := t.workers[uid]
 	if w == nil || pod.IsOver(w.Pod().Status.Phase) {
 		return false
 	}
 	if evicted, _ := w.IsEvicted(); evicted {
+		w.Evict(e)
 		return false
 	}
+	e.BootID = t.parts.BootID
 	if err := e.Save(t.parts.Host.Layout, uid); err != nil {
 		klog.FromContext(t.ctx).Error(err, "Cannot store that a pod is evicted", "pod", klog.KObj(w.Pod()))
 	}
