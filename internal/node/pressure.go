@@ -181,5 +181,5 @@ func (p pressureNode) Evict(evicted *v1.Pod, e eviction.Eviction) bool {
 // IsEvicting implements eviction.Node.
 func (p pressureNode) IsEvicting(uid types.UID) bool { return p.pods.IsEvicting(uid) }
 
-// usagesLimit is how long the runtime may take to measure containers.
+// usagesLimit is the timeout of the runtime's measurement of containers.
 const usagesLimit = 10 * time.Second

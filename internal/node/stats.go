@@ -24,6 +24,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/runtime"
 	"github.com/kindred-project/kindred/internal/node/sampler"
 	"github.com/kindred-project/kindred/internal/node/source"
+	"github.com/kindred-project/kindred/internal/node/usage"
 )
 
 // Sampler measures the node.
@@ -50,12 +51,7 @@ func (a *Agent) newSampler(m machine) *sampler.Sampler {
 		Logs: func(p *v1.Pod, container string) string {
 			return filepath.Dir(filepath.Join(layout.PodLogsDir(p.Namespace, p.Name, p.UID), layout.ContainerLog(container, 0)))
 		},
-		Used: func(dir string) (bytes, inodes uint64, err error) {
-			if used, ok := a.usage.Of(dir); ok {
-				return uint64(used.Bytes), uint64(used.Inodes), nil
-			}
-			return sampler.Walk(dir)
-		},
+		Known:      func(dir string) (usage.Used, bool) { return a.usage.Of(dir) }, // the meter is created later
 		DiskPeriod: a.options.Config.VolumeStatsAggPeriod.Duration,
 	})
 }

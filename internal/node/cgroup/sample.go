@@ -43,7 +43,7 @@ type Limits struct {
 	CPUQuota, CPUPeriod, CPUShares int64
 	// Memory and Swap are -1 for no limit. Swap includes no memory.
 	Memory, Swap int64
-	// MemoryFailures is how often the limit of memory was reached.
+	// MemoryFailures counts the times that the memory limit was reached.
 	MemoryFailures uint64
 	// Periods are those of CPUPeriod in which processes ran, and ThrottledPeriods those in which they had to wait.
 	Periods, ThrottledPeriods uint64

@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubectl/pkg/util/qos"
 )
 
-// Swap is how containers may use the node's swap (KEP-2400). The zero value leaves it to the kernel.
+// Swap limits the swap of containers (KEP-2400). The zero value leaves it to the kernel.
 type Swap struct {
 	// Controlled is set if the kernel can limit the swap of a cgroup, Unified if it has cgroups of version 2.
 	Controlled, Unified bool

@@ -24,7 +24,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/topology"
 )
 
-// stopGrace is how long the node has the devices of a plugin that is gone, as unhealthy ones.
+// stopGrace is the time for which the devices of a plugin that is gone stay in the Node's capacity, as unhealthy ones.
 const stopGrace = 5 * time.Minute
 
 // Options are what a Manager depends on.

@@ -17,7 +17,7 @@ import (
 
 const (
 	connectLimit = 10 * time.Second
-	// allocateLimit is how long a plugin may take to allocate devices. No other pod is admitted meanwhile.
+	// allocateLimit is the timeout of a plugin's Allocate call. No other pod is admitted meanwhile.
 	allocateLimit = 10 * time.Second
 	// maxMessage is the size of the list of devices that a plugin may send.
 	maxMessage = 16 << 20

@@ -5,7 +5,7 @@ package eviction
 
 import "slices"
 
-// Layout is how the node's data is spread over file systems. nodefs is the one of the agent's root directory.
+// Layout says which file systems have the node's data. nodefs is that of the agent's root directory.
 type Layout int
 
 const (

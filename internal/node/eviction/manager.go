@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// period is how often the node is measured, and nearPeriod how often near a threshold for memory, which may be
+	// period is the interval at which the node is measured, and nearPeriod the interval near a threshold for memory, which may be
 	// used up fast, and while evicted pods end.
 	period     = 10 * time.Second
 	nearPeriod = time.Second
-	// cleanupLimit is how long an evicted pod may take to end before another one is evicted.
+	// cleanupLimit is the time that an evicted pod has to end before another one is evicted.
 	cleanupLimit = 30 * time.Second
 	// hardGraceSeconds is the grace period of pods that must end at once.
 	hardGraceSeconds = 1

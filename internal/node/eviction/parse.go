@@ -20,7 +20,7 @@ import (
 type Config struct {
 	// Thresholds are ordered as the signals are, hard ones first.
 	Thresholds []Threshold
-	// Transition is how long a node condition stays after its last threshold was met.
+	// Transition is the time that a node condition stays true after its last threshold was met.
 	Transition time.Duration
 	// MaxPodGraceSeconds limits the grace period of pods that soft thresholds evict. A negative one limits nothing.
 	MaxPodGraceSeconds int64

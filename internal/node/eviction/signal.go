@@ -96,7 +96,7 @@ func (v Value) Of(capacity resource.Quantity) resource.Quantity {
 type Threshold struct {
 	Signal Signal
 	Value  Value
-	// Grace is how long the signal must be below the value before pods are evicted. Without, the threshold is hard.
+	// Grace is the time for which the signal must be below the value before pods are evicted. A hard threshold has none.
 	Grace time.Duration
 	// MinReclaim is how far above the value the signal must rise once pods were evicted; nil for not at all.
 	MinReclaim *Value

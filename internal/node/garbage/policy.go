@@ -37,9 +37,9 @@ type Policy struct {
 	// High is the usage of the file system, in percent, from which images are removed, and Low the usage that they are
 	// removed down to.
 	High, Low int
-	// MinAge is how long an image stays after it was first seen.
+	// MinAge is the time that an image stays after it was first seen.
 	MinAge time.Duration
-	// MaxAge is how long an unused image stays; 0 means that its age does not matter.
+	// MaxAge is the time that an unused image stays; 0 means that its age does not matter.
 	MaxAge time.Duration
 }
 

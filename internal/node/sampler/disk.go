@@ -8,8 +8,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +18,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/kindred-project/kindred/internal/node/metrics"
+	"github.com/kindred-project/kindred/internal/node/usage"
 )
 
 // Volume is a prepared volume of a pod.
@@ -123,10 +122,11 @@ func (s *Sampler) volume(d *disk, pod *v1.Pod, v Volume) error {
 		return err
 	}
 	if v.Files && !own {
-		bytes, inodes, err := s.options.Used(v.Path)
+		measured, err := s.directory(v.Path)
 		if err != nil {
 			return err
 		}
+		bytes, inodes := uint64(measured.Bytes), uint64(measured.Inodes)
 		stats.UsedBytes, stats.InodesUsed = &bytes, &inodes
 		if v.Local {
 			sum := d.local[pod.UID]
@@ -172,6 +172,16 @@ func isOtherDevice(a, b string) (bool, error) {
 	return statA.Dev != statB.Dev, nil
 }
 
+// directory returns what a directory uses.
+func (s *Sampler) directory(dir string) (usage.Used, error) {
+	if s.options.Known != nil {
+		if known, ok := s.options.Known(dir); ok {
+			return known, nil
+		}
+	}
+	return usage.Measure(context.Background(), dir)
+}
+
 // logUsage returns what the logs in a directory use.
 func logUsage(dir string) used {
 	var sum used
@@ -188,41 +198,6 @@ func logUsage(dir string) used {
 		sum.inodes++
 	}
 	return sum
-}
-
-// Walk returns what the files below a directory use on its file system. A file with several names counts once.
-func Walk(dir string) (bytes, inodes uint64, err error) {
-	seen := map[uint64]bool{}
-	var device uint64
-	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // removed meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		info, err := entry.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		stat, ok := info.Sys().(*syscall.Stat_t)
-		if !ok || seen[stat.Ino] {
-			return nil
-		}
-		if device == 0 {
-			device = stat.Dev
-		}
-		if stat.Dev != device && entry.IsDir() {
-			return fs.SkipDir
-		}
-		seen[stat.Ino] = true
-		bytes, inodes = bytes+uint64(stat.Blocks)*512, inodes+1
-		return nil
-	})
-	return bytes, inodes, err
 }
 
 // Volumes returns the volumes with a claim, and the logs of containers, as last measured.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/node/cgroup"
 	"github.com/kindred-project/kindred/internal/node/stats"
+	"github.com/kindred-project/kindred/internal/node/usage"
 )
 
 // Pod is a pod of the node and what runs of it.
@@ -75,13 +76,13 @@ type Options struct {
 	Volumes func(types.UID) []Volume
 	// Logs returns the directory of the logs of a container.
 	Logs func(pod *v1.Pod, container string) string
-	// Used returns the space and inodes that a directory uses. Defaults to a walk.
-	Used func(dir string) (bytes, inodes uint64, err error)
-	// DiskPeriod is how often disk usage is measured; negative means never.
+	// Known returns what a directory uses if that has been measured elsewhere; nil for none. Other directories are walked.
+	Known func(dir string) (usage.Used, bool)
+	// DiskPeriod is the interval at which disk usage is measured; negative means never.
 	DiskPeriod time.Duration
 }
 
-// basePeriod is how often CPU times are kept for rates.
+// basePeriod is the interval at which CPU times are kept for rates.
 const basePeriod = 10 * time.Second
 
 // Sampler measures a node.
@@ -96,9 +97,6 @@ type Sampler struct {
 
 // New returns a Sampler. It has no rates and no disk usage before Run has measured them.
 func New(options Options) *Sampler {
-	if options.Used == nil {
-		options.Used = Walk
-	}
 	s := &Sampler{options: options, started: options.Clock.Now()}
 	s.disk.Store(&disk{})
 	return s

@@ -25,7 +25,7 @@ import (
 const (
 	reconnectPause = time.Second
 	pollPeriod     = 100 * time.Millisecond
-	// reloadLimit is how long logind may take to read its configuration.
+	// reloadLimit is the time that logind has to read its configuration.
 	reloadLimit = 3 * time.Second
 )
 

@@ -25,7 +25,7 @@ import (
 const (
 	// maxManifest is the longest manifest, in bytes.
 	maxManifest = 10 << 20
-	// settling is how long a directory must be quiet before it is read: programs write a file in several steps.
+	// settling is the time that a directory must be unchanged before it is read: programs write a file in several steps.
 	settling = 100 * time.Millisecond
 )
 

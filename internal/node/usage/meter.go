@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// look is how often the Meter asks which directories exist, and how often quotas are read.
+	// look is the interval at which the Meter asks which directories exist, and reads quotas.
 	look = 10 * time.Second
-	// verify is how often a directory with a quota is walked nevertheless.
+	// verify is the interval at which a directory with a quota is walked as well.
 	verify = 10 * time.Minute
 	// share is how many times as long as a walk takes the directory is left alone afterwards.
 	share = 20
