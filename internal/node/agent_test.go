@@ -153,6 +153,12 @@ func crashLoop(b *bed) {
 	if c.RestartCount != 1 || c.LastTerminationState.Terminated == nil || p.Status.Phase != v1.PodRunning {
 		b.Errorf("after the first restart: phase %s, %+v", p.Status.Phase, c)
 	}
+	// Its previous run is the one that has just crashed, not the one before.
+	newest, _ := b.agent.Lookup().Container(p.UID, "c", false)
+	previous, ok := b.agent.Lookup().Container(p.UID, "c", true)
+	if id := c.LastTerminationState.Terminated.ContainerID; !ok || previous != newest || !strings.HasSuffix(id, "://"+previous.ID) {
+		b.Errorf("previous run %+v of %+v, the last in the status is %s", previous, newest, id)
+	}
 	b.delete("crash")
 }
 
