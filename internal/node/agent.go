@@ -179,6 +179,7 @@ func (a *Agent) Runtime() cri.RuntimeService { return a.runtime }
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.FromContext(ctx).WithName("node")))
 	defer cancel()
+	a.setOOMScore(ctx)
 	stopEvents := a.recordEvents(ctx)
 	defer stopEvents()
 
