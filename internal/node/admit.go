@@ -36,7 +36,7 @@ func (a *Agent) refusal(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.R
 	if refusal := admission.CheckAppArmor(p, a.registration.reporter.machine.appArmor); refusal != nil {
 		return refusal
 	}
-	return admission.Check(logger, a.assigned.Allocatable(a.registration.current()), p, admission.LoadOf(others))
+	return admission.Check(logger, a.assigned.Allocatable(a.registration.current()), p, admission.LoadOf(others), a.options.Config.AllowedUnsafeSysctls...)
 }
 
 // countedResources counts the pods that are refused because they cannot be assigned what they request.

@@ -121,6 +121,7 @@ func New(options Options) (*Agent, error) {
 		return nil, fmt.Errorf("cannot read the version of the container runtime at %s: %w", options.Endpoint, err)
 	}
 	cgroups := cgroup.New(options.CgroupParent)
+	cgroups.PodPIDs = *options.Config.PodPidsLimit
 	counted := metrics.New(options.Name, cgroups.Version(), options.Clock)
 	service, images = counted.Runtime(service), counted.Images(images)
 	a := &Agent{
