@@ -90,6 +90,7 @@ func figures() []figure {
 		{name: "pods-100-runtime", what: "100 real pods at once, all Ready, ÷ the same CRI calls", unit: "", target: 1.25, measure: manyBesideRuntime},
 		{name: "probes-processor", what: "110 pods with a probe each second, share of a core", unit: "%", target: 5, measure: probesProcessor},
 		{name: "probes-memory", what: "the same, memory", unit: "MB", target: 25, measure: probesMemory},
+		{name: "summary", what: "/stats/summary of 110 pods", unit: "ms", target: 50, measure: summaryLatency},
 	}
 }
 

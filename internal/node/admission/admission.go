@@ -25,7 +25,7 @@ import (
 func Check(logger klog.Logger, node *v1.Node, p *v1.Pod, load *Load, unsafeSysctls ...string) *pod.Refusal {
 	share := ShareOf(p)
 	for _, check := range []func() *pod.Refusal{
-		func() *pod.Refusal { return checkSysctls(node, p, unsafeSysctls) },
+		func() *pod.Refusal { return CheckSysctls(node, p, unsafeSysctls) },
 		func() *pod.Refusal { return checkOS(p) },
 		func() *pod.Refusal { return checkGroupsPolicy(node, p) },
 		func() *pod.Refusal { return load.checkResources(share, node.Status.Allocatable) },

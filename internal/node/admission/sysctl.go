@@ -33,9 +33,9 @@ var safeSysctls = map[string]string{
 	"net.ipv4.tcp_slow_start_after_idle":  "4.15",
 }
 
-// checkSysctls refuses sysctls that could affect other pods or, in a namespace that the pod shares with
+// CheckSysctls refuses sysctls that could affect other pods or, in a namespace that the pod shares with
 // the node, the node. The node's administrator may allow unsafe ones, by patterns that may end with an asterisk.
-func checkSysctls(node *v1.Node, p *v1.Pod, unsafe []string) *pod.Refusal {
+func CheckSysctls(node *v1.Node, p *v1.Pod, unsafe []string) *pod.Refusal {
 	if p.Spec.SecurityContext == nil {
 		return nil
 	}
