@@ -24,8 +24,8 @@ type runtime struct {
 var runtimes = []runtime{
 	{"system", func(context.Context) ([]string, func(), error) { return nil, func() {}, nil }},
 	{"containerd-1.7", containerdWith(buildContainerd17, buildRunc)},
+	{"containerd-1.7-crun", containerdWith(buildContainerd17, crunAsRunc)}, // Debian 12's crun is too old for containerd 2
 	{"containerd-2", containerdWith(buildContainerd2, buildRunc)},
-	{"containerd-2-crun", containerdWith(buildContainerd2, crunAsRunc)},
 	{"cri-o", startCRIO},
 }
 

@@ -20,7 +20,7 @@ var nodeScenarios = []string{
 	"TestConfiguration", "TestSecurityContext", "TestResources", "TestPodFacts", "TestVolumesInUse",
 	"TestRestartPolicies", "TestInitContainers", "TestProbes", "TestHooksAndTermination", "TestReadinessGates", "TestImagePull",
 	"TestRestartOfAllContainers", "TestUserNamespace", "TestRuntimeClassWithCrun", "TestResize", "TestResizeOfInitContainers",
-	"TestLogs", "TestExec", "TestAttach", "TestPortForward", "TestCopy", "TestServiceTraffic",
+	"TestLogs", "TestExec", "TestAttach", "TestPortForward", "TestCopy",
 	"TestNodeAPI", "TestMetricsOfRealPods", "TestStaticPods", "TestRuntimeOfTheUser", "TestInterruptedStop",
 }
 
