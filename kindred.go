@@ -107,6 +107,8 @@ type Options struct {
 	// KubeletConfig is a file with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) for this machine's node. Fields
 	// that have no effect are reported to Notice.
 	KubeletConfig string
+	// Flags are the flags of the program and their values, which the node shows at /flagz; if they are nil, it does not.
+	Flags map[string]string
 	// PodCIDR is the range of this node's pods; a free /24 of 10.244.0.0/16 if
 	// empty. ServiceCIDR is the range of ClusterIPs; 10.96.0.0/16 if empty. Both may
 	// have an IPv6 range after a comma. If one has, pods have an IPv6 address too, of a free

@@ -20,6 +20,8 @@ type NodeOptions struct {
 	StaticPods string
 	// DataDir, NodeName, KubeletConfig, ContainerRuntimeEndpoint and PodCIDR are as in Options.
 	DataDir, NodeName, KubeletConfig, ContainerRuntimeEndpoint, PodCIDR string
+	// Flags is as in Options.
+	Flags map[string]string
 	// Version, Clock, Progress and Notice are as in Options.
 	Version  string
 	Clock    clock.WithTicker
@@ -34,7 +36,7 @@ type Node struct{ running *cluster.Node }
 func StartNode(ctx context.Context, options NodeOptions) (*Node, error) {
 	config, err := Options{
 		DataDir: options.DataDir, NodeName: options.NodeName, KubeletConfig: options.KubeletConfig,
-		ContainerRuntimeEndpoint: options.ContainerRuntimeEndpoint, PodCIDR: options.PodCIDR,
+		ContainerRuntimeEndpoint: options.ContainerRuntimeEndpoint, PodCIDR: options.PodCIDR, Flags: options.Flags,
 		Version: options.Version, Clock: options.Clock, Progress: options.Progress, Notice: options.Notice,
 	}.resolve(ctx)
 	if err != nil {

@@ -203,13 +203,14 @@ func (o Options) ingress() (*cluster.Ingress, error) {
 
 // kubelet returns the configuration of the node's agent.
 func (o Options) kubelet() (*kubeletconfig.Configuration, error) {
-	if o.KubeletConfig == "" {
-		return kubeletconfig.Default(), nil
+	config := kubeletconfig.Default()
+	if o.KubeletConfig != "" {
+		var err error
+		if config, err = kubeletconfig.Load(o.KubeletConfig); err != nil {
+			return nil, invalid("%v", err)
+		}
 	}
-	config, err := kubeletconfig.Load(o.KubeletConfig)
-	if err != nil {
-		return nil, invalid("%v", err)
-	}
+	config.Flags = o.Flags
 	return config, nil
 }
 

@@ -37,6 +37,7 @@ import (
 	"github.com/kindred-project/kindred/internal/admission/storage"
 	"github.com/kindred-project/kindred/internal/admission/taints"
 	"github.com/kindred-project/kindred/internal/admission/topologylabels"
+	"github.com/kindred-project/kindred/internal/admission/unserved"
 )
 
 // registered returns the plugins of the subpackages, in the order in which they
@@ -64,6 +65,7 @@ func registered(clock clock.Clock) []named {
 		{topologylabels.Name, func() admission.Interface { return topologylabels.New() }},
 		{podupdate.DeclaredFeaturesName, func() admission.Interface { return podupdate.NewDeclaredFeatures() }},
 		{podupdate.ResizeName, func() admission.Interface { return podupdate.NewResize() }},
+		{unserved.Name, func() admission.Interface { return unserved.New() }},
 	}
 }
 

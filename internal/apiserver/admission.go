@@ -36,6 +36,7 @@ import (
 	"github.com/kindred-project/kindred/internal/admission/storage"
 	"github.com/kindred-project/kindred/internal/admission/taints"
 	"github.com/kindred-project/kindred/internal/admission/topologylabels"
+	"github.com/kindred-project/kindred/internal/admission/unserved"
 )
 
 // enabledPlugins are the plugins whose kinds are served. A plugin that watches a kind that is not
@@ -63,6 +64,7 @@ var enabledPlugins = []string{
 	topologylabels.Name,
 	podupdate.DeclaredFeaturesName,
 	podupdate.ResizeName,
+	unserved.Name,
 	quota.PluginName,
 }
 

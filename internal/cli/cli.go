@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // New returns the root command of a program with this version.
@@ -63,4 +64,11 @@ func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 // printf writes to the command's standard output and ignores errors, such as of a closed pipe.
 func printf(cmd *cobra.Command, format string, args ...any) {
 	_, _ = fmt.Fprintf(cmd.OutOrStdout(), format, args...)
+}
+
+// flagValues returns the flags of a command and their values.
+func flagValues(cmd *cobra.Command) map[string]string {
+	flags := map[string]string{}
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) { flags[flag.Name] = flag.Value.String() })
+	return flags
 }

@@ -33,7 +33,7 @@ shows them, and "kindred reset" removes everything.`,
 			if err != nil {
 				return err
 			}
-			options.DataDir, options.Version = layout.Root, version
+			options.DataDir, options.Version, options.Flags = layout.Root, version, flagValues(cmd)
 			return runNode(cmd, options)
 		},
 	}

@@ -39,7 +39,7 @@ started again without disturbing them. "kindred reset" removes everything.`,
 			if err != nil {
 				return err
 			}
-			options.DataDir, options.Version = layout.Root, version
+			options.DataDir, options.Version, options.Flags = layout.Root, version, flagValues(cmd)
 			return up(cmd, options)
 		},
 	}

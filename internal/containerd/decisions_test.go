@@ -316,3 +316,21 @@ func TestConfigFollowsTheVersion(t *testing.T) {
 		}
 	}
 }
+
+// TestCgroupOfContainerd: containerd creates its cgroup in version 1, but not in version 2.
+func TestCgroupOfContainerd(t *testing.T) {
+	for version, want := range map[int]bool{1: false, 2: true} {
+		root := t.TempDir()
+		if version == 2 {
+			if err := os.WriteFile(filepath.Join(root, "cgroup.controllers"), []byte("cpu memory\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := createCgroup(root, "/kindred-0/runtime"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(root, "kindred-0/runtime")); (err == nil) != want {
+			t.Errorf("version %d: %v", version, err)
+		}
+	}
+}

@@ -49,3 +49,15 @@ func chooseSnapshotter(dir string) (string, error) {
 	}
 	return "overlayfs", unix.Unmount(merged, unix.MNT_DETACH)
 }
+
+// createCgroup creates a cgroup for containerd if the machine has version 2 alone, mounted at root. containerd moves itself
+// there, and creates the cgroup only in hierarchies of version 1.
+func createCgroup(root, path string) error {
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Join(root, path), 0o755); err != nil {
+		return fmt.Errorf("create the cgroup of containerd: %w", err)
+	}
+	return nil
+}

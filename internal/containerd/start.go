@@ -229,6 +229,9 @@ func (r *Runtime) launch(ctx context.Context, binary string, config []byte) (<-c
 	if err := limitLog(o.LogFile, logLimit); err != nil {
 		return nil, err
 	}
+	if err := createCgroup("/sys/fs/cgroup", o.Names.RuntimeCgroup); err != nil {
+		return nil, err
+	}
 	ended, err := spawn(binary, o.LogFile, "--config", o.config())
 	if err != nil {
 		return nil, fmt.Errorf("starting containerd: %w", err)

@@ -39,6 +39,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/servicecidr"
 	"github.com/kindred-project/kindred/internal/controllers/statefulset"
 	"github.com/kindred-project/kindred/internal/controllers/storagemigration"
+	"github.com/kindred-project/kindred/internal/controllers/unserved"
 	"github.com/kindred-project/kindred/internal/controllers/volumeprotection"
 )
 
@@ -105,5 +106,6 @@ func All(options Options) []control.Controller {
 		{Name: volumeprotection.ClaimName, Add: volumeprotection.AddClaims},
 		{Name: volumeprotection.VolumeName, Add: volumeprotection.AddVolumes},
 		{Name: volumeprotection.ClassName, Add: volumeprotection.AddClasses},
+		{Name: unserved.Name, Add: unserved.Add},
 	}
 }

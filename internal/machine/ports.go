@@ -39,7 +39,8 @@ func (p agentPorts) close() {
 }
 
 // openPorts opens the ports of the agent. A default port that is taken is replaced by the port that the Node's status
-// has, or else by a free one; a port that a file configures is not.
+// has, or else by a free one; a port that a file configures is not. Without a configured address the agent listens on the
+// node's only, so that the agents of several clusters on one machine can have the same port.
 func (m *Machine) openPorts(ctx context.Context, client kubernetes.Interface) (ports agentPorts, err error) {
 	defer func() {
 		if err != nil {
@@ -48,6 +49,9 @@ func (m *Machine) openPorts(ctx context.Context, client kubernetes.Interface) (p
 		}
 	}()
 	c, address := m.options.Kubelet, m.address().String()
+	if c.Address != "" {
+		address = c.Address
+	}
 	if *c.EnableServer {
 		if ports.main, err = openMain(ctx, address, c, func() int32 { return lastPort(ctx, client, m.options.Name) }); err != nil {
 			return ports, err

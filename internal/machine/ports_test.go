@@ -123,3 +123,29 @@ func TestTakenHealthPort(t *testing.T) {
 	}
 	ports.close()
 }
+
+// TestListenAddress: the agent listens on the node's address, or on the address of a file.
+func TestListenAddress(t *testing.T) {
+	for config, want := range map[string]string{
+		"":                   "127.0.0.1",
+		"address: 127.0.0.2": "127.0.0.2",
+		"address: 0.0.0.0":   "::",
+	} {
+		c, err := kubeletconfig.Parse(fmt.Appendf(nil, "%shealthzPort: 0\nport: %d\nreadOnlyPort: %d\n%s\n", configHead, freePort(t), freePort(t), config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, _ := testMachine(c)
+		ports, err := m.openPorts(context.Background(), fake.NewClientset())
+		if err != nil {
+			t.Fatalf("%s: %v", config, err)
+		}
+		for name, listener := range map[string]net.Listener{"main": ports.main, "read-only": ports.readOnly} {
+			host := listener.Addr().(*net.TCPAddr).IP
+			if !host.Equal(net.ParseIP(want)) && !(want == "::" && host.IsUnspecified()) {
+				t.Errorf("%q: the %s port listens on %s, want %s", config, name, host, want)
+			}
+		}
+		ports.close()
+	}
+}

@@ -26,30 +26,43 @@ func (a *Agent) admit(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Ref
 }
 
 func (a *Agent) refusal(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
-	if refusal := a.shutdown.Refuse(); refusal != nil {
+	if refusal := a.earlyRefusal(ctx, p); refusal != nil {
 		return refusal
-	}
-	logger := klog.FromContext(ctx)
-	if message := eviction.Refusal(logger, a.evictions.Conditions(), p); message != "" {
-		return &pod.Refusal{Reason: eviction.Reason, Message: message}
 	}
 	if refusal := admission.CheckAppArmor(p, a.registration.reporter.machine.appArmor); refusal != nil {
 		return refusal
 	}
-	return admission.Check(logger, a.assigned.Allocatable(a.registration.current()), p, admission.LoadOf(others))
+	node := a.assigned.Allocatable(a.registration.current())
+	return admission.Check(klog.FromContext(ctx), node, p, admission.LoadOf(others), a.options.Config.AllowedUnsafeSysctls...)
 }
 
-// countedResources counts the pods that are refused because they cannot be assigned what they request.
-type countedResources struct {
+// earlyRefusal returns why the node does not admit a pod, whatever it requests, or nil. As in the kubelet, plugins do not
+// allocate devices for such a pod.
+func (a *Agent) earlyRefusal(ctx context.Context, p *v1.Pod) *pod.Refusal {
+	if refusal := a.shutdown.Refuse(); refusal != nil {
+		return refusal
+	}
+	if message := eviction.Refusal(klog.FromContext(ctx), a.evictions.Conditions(), p); message != "" {
+		return &pod.Refusal{Reason: eviction.Reason, Message: message}
+	}
+	return admission.CheckSysctls(a.registration.current(), p, a.options.Config.AllowedUnsafeSysctls)
+}
+
+// admittedResources assigns resources to pods that are not refused early, and counts the pods that are refused.
+type admittedResources struct {
 	*assign.Manager
+	early   func(context.Context, *v1.Pod) *pod.Refusal
 	metrics *metrics.Metrics
 }
 
 // Assign implements workers.Resources.
-func (c countedResources) Assign(ctx context.Context, p *v1.Pod) *pod.Refusal {
-	refusal := c.Manager.Assign(ctx, p)
+func (r admittedResources) Assign(ctx context.Context, p *v1.Pod) *pod.Refusal {
+	refusal := r.early(ctx, p)
+	if refusal == nil {
+		refusal = r.Manager.Assign(ctx, p)
+	}
 	if refusal != nil {
-		c.metrics.Rejected(refusal.Reason)
+		r.metrics.Rejected(refusal.Reason)
 	}
 	return refusal
 }

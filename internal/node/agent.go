@@ -121,6 +121,7 @@ func New(options Options) (*Agent, error) {
 		return nil, fmt.Errorf("cannot read the version of the container runtime at %s: %w", options.Endpoint, err)
 	}
 	cgroups := cgroup.New(options.CgroupParent)
+	cgroups.PodPIDs = *options.Config.PodPidsLimit
 	counted := metrics.New(options.Name, cgroups.Version(), options.Clock)
 	service, images = counted.Runtime(service), counted.Images(images)
 	a := &Agent{
@@ -145,7 +146,7 @@ func New(options Options) (*Agent, error) {
 	}); err != nil {
 		return nil, errors.Join(err, a.disconnect())
 	}
-	a.pods = workers.New(a.admit, countedResources{a.assigned, counted}, a.checkResize)
+	a.pods = workers.New(a.admit, admittedResources{a.assigned, a.earlyRefusal, counted}, a.checkResize)
 	a.mirrors = mirror.New(mirror.Options{
 		Client: options.Client, Status: podStatus{client: options.Client}, Node: a.registration.current, Clock: options.Clock,
 	})
@@ -178,6 +179,7 @@ func (a *Agent) Runtime() cri.RuntimeService { return a.runtime }
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.FromContext(ctx).WithName("node")))
 	defer cancel()
+	a.setOOMScore(ctx)
 	stopEvents := a.recordEvents(ctx)
 	defer stopEvents()
 

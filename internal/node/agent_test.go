@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kindred-project/kindred/internal/node/config"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
@@ -26,6 +27,8 @@ const nodeName = "test-node"
 // TestRealRuntime runs pods on a real containerd.
 func TestRealRuntime(t *testing.T) {
 	b := newBed(t)
+	b.options.Config = config.Default()
+	b.options.Config.PodPidsLimit = new(int64(100))
 	b.start()
 	defer func() { b.stop() }()
 	for _, test := range []struct {
@@ -43,6 +46,7 @@ func TestRealRuntime(t *testing.T) {
 		{"force", force},
 		{"broken sandbox", brokenSandbox},
 		{"memory limit", memoryLimit},
+		{"process limit", processLimit},
 		{"refusal", refusal},
 		{"many pods", many},
 		{"new agent", takeOver},
@@ -152,6 +156,12 @@ func crashLoop(b *bed) {
 	}
 	if c.RestartCount != 1 || c.LastTerminationState.Terminated == nil || p.Status.Phase != v1.PodRunning {
 		b.Errorf("after the first restart: phase %s, %+v", p.Status.Phase, c)
+	}
+	// Its previous run is the one that has just crashed, not the one before.
+	newest, _ := b.agent.Lookup().Container(p.UID, "c", false)
+	previous, ok := b.agent.Lookup().Container(p.UID, "c", true)
+	if id := c.LastTerminationState.Terminated.ContainerID; !ok || previous != newest || !strings.HasSuffix(id, "://"+previous.ID) {
+		b.Errorf("previous run %+v of %+v, the last in the status is %s", previous, newest, id)
 	}
 	b.delete("crash")
 }
@@ -297,6 +307,19 @@ func memoryLimit(b *bed) {
 		b.Errorf("ended as %+v", end)
 	}
 	b.delete("greedy")
+	b.nothingLeft(p)
+}
+
+// processLimit runs a pod that starts more processes than podPidsLimit.
+func processLimit(b *bed) {
+	p := podOf("forks", busybox("c", "for i in $(seq 150); do sleep 30 & done; exit 0"))
+	p.Spec.RestartPolicy = v1.RestartPolicyNever
+	b.create(p)
+	p = b.until("forks", "over", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded })
+	if p.Status.Phase == v1.PodSucceeded {
+		b.Error("a pod with 100 processes at most has started 150")
+	}
+	b.delete("forks")
 	b.nothingLeft(p)
 }
 

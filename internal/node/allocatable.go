@@ -6,12 +6,14 @@ package node
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/cpuset"
 
 	"github.com/kindred-project/kindred/internal/node/config"
@@ -130,16 +132,31 @@ func (m machine) checkReservation(c *config.Configuration) error {
 // enforceRetry is the pause after the kernel refused the limit of pods: they use more now.
 const enforceRetry = time.Minute
 
-// enforceAllocatable limits the memory of all pods together to what is not reserved. Hard thresholds are above that limit,
-// so that pods are evicted before the kernel kills.
-func (a *Agent) enforceAllocatable(ctx context.Context) {
-	c := a.options.Config
-	limits, _ := a.registration.reporter.machine.capacity(c)
+// pids is the resource of processes and threads, which the configuration may reserve. The Node does not show it.
+const pids v1.ResourceName = "pid"
+
+// podLimits returns what all pods together may use: what is not reserved, or if that is not enforced, all of the machine.
+func (m machine) podLimits(c *config.Configuration, maxPIDs int64) v1.ResourceList {
+	limits, _ := m.capacity(c)
+	limits[pids] = *resource.NewQuantity(maxPIDs, resource.DecimalSI)
 	if slices.Contains(c.EnforceNodeAllocatable, "pods") {
 		take(limits, reservation(c))
 	}
+	return limits
+}
+
+// enforceAllocatable limits the memory and the processes of all pods together to what is not reserved. Hard thresholds are above that limit,
+// so that pods are evicted before the kernel kills.
+func (a *Agent) enforceAllocatable(ctx context.Context) {
+	_, most, err := processes("/proc")
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The processes of pods are not limited")
+		most = math.MaxInt32
+	}
+	limits := a.registration.reporter.machine.podLimits(a.options.Config, most)
+	processes := limits[pids]
 	for {
-		limited, err := a.cgroups.LimitPods(limits.Cpu().MilliValue(), limits.Memory().Value())
+		limited, err := a.cgroups.LimitPods(limits.Cpu().MilliValue(), limits.Memory().Value(), processes.Value())
 		if !limited {
 			return
 		}

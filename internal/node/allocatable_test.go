@@ -71,6 +71,21 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
+// TestPodLimits: what is reserved is kept from all pods together, if that is enforced.
+func TestPodLimits(t *testing.T) {
+	m := machine{cpus: 2, memory: 1 << 30}
+	c := config.Default()
+	c.KubeReserved, c.SystemReserved = map[string]string{"pid": "100", "memory": "24Mi"}, map[string]string{"pid": "200", "cpu": "500m"}
+	for enforced, want := range map[string][3]int64{"pods": {1500, 1000 << 20, 700}, "none": {2000, 1 << 30, 1000}} {
+		c.EnforceNodeAllocatable = []string{enforced}
+		got := m.podLimits(c, 1000)
+		processes := got[pids]
+		if has := [3]int64{got.Cpu().MilliValue(), got.Memory().Value(), processes.Value()}; has != want {
+			t.Errorf("%s: %v, want %v", enforced, has, want)
+		}
+	}
+}
+
 // TestProcesses reads numbers of threads.
 func TestProcesses(t *testing.T) {
 	proc := t.TempDir()

@@ -4,6 +4,9 @@
 package node
 
 import (
+	"slices"
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -38,17 +41,55 @@ func (l lookup) Pods() []*v1.Pod { return l.pods.Pods() }
 
 // Container implements pod.Lookup.
 func (l lookup) Container(uid types.UID, name string, previous bool) (pod.ContainerInstance, bool) {
-	var runs []runtime.Container
-	if last := l.runtime.Last(uid); last != nil {
-		runs = last.Runs(name)
-	}
-	if previous && len(runs) > 0 {
-		runs = runs[1:]
-	}
-	if len(runs) == 0 {
+	last := l.runtime.Last(uid)
+	if last == nil {
 		return pod.ContainerInstance{}, false
 	}
-	return pod.ContainerInstance{ID: runs[0].ID, Running: runs[0].State == runtime.Running, LogPath: runs[0].LogPath}, true
+	run, ok := runOf(last.Runs(name), l.status(uid), name, previous)
+	if !ok {
+		return pod.ContainerInstance{}, false
+	}
+	return pod.ContainerInstance{ID: run.ID, Running: run.State == runtime.Running, LogPath: run.LogPath}, true
+}
+
+func (l lookup) status(uid types.UID) v1.PodStatus {
+	for _, p := range l.pods.Pods() {
+		if p.UID == uid {
+			return p.Status
+		}
+	}
+	return v1.PodStatus{}
+}
+
+// runOf chooses from the runs of a container, of which the newest is the first. The previous run is the last one that
+// the container's status shows as ended before the present state: during a back-off, that is the newest run.
+func runOf(runs []runtime.Container, status v1.PodStatus, name string, previous bool) (runtime.Container, bool) {
+	if len(runs) == 0 {
+		return runtime.Container{}, false
+	}
+	if !previous {
+		return runs[0], true
+	}
+	id := previousID(status, name)
+	i := slices.IndexFunc(runs, func(run runtime.Container) bool { return run.ID == id })
+	if i < 0 {
+		return runtime.Container{}, false
+	}
+	return runs[i], true
+}
+
+// previousID returns the runtime's ID of the last run that a container's status shows as ended before its present state; empty
+// if there is none.
+func previousID(status v1.PodStatus, name string) string {
+	for _, list := range [][]v1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range list {
+			if ended := list[i].LastTerminationState.Terminated; list[i].Name == name && ended != nil {
+				_, id, _ := strings.Cut(ended.ContainerID, "://")
+				return id
+			}
+		}
+	}
+	return ""
 }
 
 // Sandbox implements pod.Lookup.

@@ -156,7 +156,8 @@ type criCalls struct {
 	logs      string
 }
 
-// runtime starts a pod, reads its configuration from the runtime, and returns what repeats its calls.
+// runtime starts a pod, reads its configuration from the runtime, and returns what repeats its calls. The pod keeps running,
+// because others mount its files and are below its cgroup.
 func (c *cluster) runtime(ctx context.Context, client kubernetes.Interface) (*criCalls, error) {
 	endpoint, err := servers.RuntimeEndpoint(c.dataDir)
 	if err != nil {
@@ -169,12 +170,14 @@ func (c *cluster) runtime(ctx context.Context, client kubernetes.Interface) (*cr
 	r := &criCalls{service: service, logs: filepath.Join(c.dataDir, "bench-logs")}
 	model := pod("model")
 	model.Spec.Containers[0].Command = []string{"sh", "-c", exitOnTERM}
-	read := func() error { return r.read(ctx) }
-	return r, whileRunning(ctx, client, model, read)
+	if err := startPod(ctx, client, model); err != nil {
+		return nil, err
+	}
+	return r, r.read(ctx)
 }
 
-// whileRunning runs a pod, and calls f while it is Ready.
-func whileRunning(ctx context.Context, client kubernetes.Interface, p *corev1.Pod, f func() error) error {
+// startPod creates a pod, and returns when it is Ready.
+func startPod(ctx context.Context, client kubernetes.Interface, p *corev1.Pod) error {
 	pods := client.CoreV1().Pods(metav1.NamespaceDefault)
 	events, err := watchPods(ctx, pods)
 	if err != nil {
@@ -187,13 +190,7 @@ func whileRunning(ctx context.Context, client kubernetes.Interface, p *corev1.Po
 	if err := until(ctx, events, isReady); err != nil {
 		return fmt.Errorf("wait for pod %s: %w", p.Name, err)
 	}
-	if err := f(); err != nil {
-		return err
-	}
-	if err := pods.Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil {
-		return err
-	}
-	return until(ctx, events, func(e watch.Event) bool { return e.Type == watch.Deleted })
+	return nil
 }
 
 // read reads the configuration of the only container and of its sandbox.
@@ -280,7 +277,7 @@ func (r *criCalls) start(ctx context.Context, name string) (sandbox, container s
 }
 
 // configFor returns the configuration for another pod. It has no labels, so that the agent does not take it for one of its
-// pods, and is below the cgroup of all pods, because the agent removes that of the pod whose configuration this was.
+// pods.
 func (r *criCalls) configFor(name string) (*runtimeapi.PodSandboxConfig, *runtimeapi.ContainerConfig, error) {
 	var sandbox runtimeapi.PodSandboxConfig
 	var container runtimeapi.ContainerConfig
@@ -289,10 +286,7 @@ func (r *criCalls) configFor(name string) (*runtimeapi.PodSandboxConfig, *runtim
 	}
 	sandbox.Metadata.Name, sandbox.Metadata.Uid, sandbox.Labels = name, name, nil
 	sandbox.LogDirectory = filepath.Join(r.logs, name)
-	if sandbox.Linux.CgroupParent != "" {
-		sandbox.Linux.CgroupParent = filepath.Dir(sandbox.Linux.CgroupParent)
-	}
-	container.Labels, container.Mounts = nil, nil
+	container.Labels = nil
 	return &sandbox, &container, os.MkdirAll(sandbox.LogDirectory, 0o755)
 }
 

@@ -33,7 +33,7 @@ const kubeletDir = "/var/lib/kubelet"
 // cgroups of this cluster. %s is the directory of static pods.
 const nodeConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-address: 127.0.0.1
+address: 0.0.0.0
 readOnlyPort: 10255
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}

@@ -103,6 +103,9 @@ func TestStaticPods(t *testing.T) {
 	if owner := web.OwnerReferences; len(owner) != 1 || owner[0].Kind != "Node" || owner[0].Name != "n" || !*owner[0].Controller {
 		t.Errorf("the owner of the mirror pod is %+v", owner)
 	}
+	if web.Generation != 1 || web.Status.ObservedGeneration != 0 {
+		t.Errorf("the mirror pod has the generation %d, of which %d is observed", web.Generation, web.Status.ObservedGeneration)
+	}
 	if a := web.Annotations; a["kubernetes.io/config.source"] != "file" || a["kubernetes.io/config.mirror"] != a["kubernetes.io/config.hash"] || a["kubernetes.io/config.seen"] == "" {
 		t.Errorf("the annotations of the mirror pod are %v", a)
 	}
@@ -166,6 +169,13 @@ func TestStaticPods(t *testing.T) {
 	if containerOf(adopted) != containerOf(changed) || adopted.UID != changed.UID || adopted.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the container was not adopted: %+v", adopted.Status.ContainerStatuses[0])
 	}
+
+	t.Log("a file that is removed and written again restarts its pod")
+	if err := os.Remove(filepath.Join(dir, "web.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "web.yaml"), staticPod("web", "two"))
+	s.pod("web-n", "restarted", func(p *v1.Pod) bool { return isReadyPod(p) && p.Status.ContainerStatuses[0].RestartCount == 1 })
 
 	t.Log("a removed file stops its pod")
 	if err := os.Remove(filepath.Join(dir, "web.yaml")); err != nil {

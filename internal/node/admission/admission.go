@@ -20,11 +20,12 @@ import (
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// Check returns why a node with this load refuses a pod, or nil if it admits the pod.
-func Check(logger klog.Logger, node *v1.Node, p *v1.Pod, load *Load) *pod.Refusal {
+// Check returns why a node with this load refuses a pod, or nil if it admits the pod. Unsafe sysctls are refused, but those
+// that unsafeSysctls, patterns of allowedUnsafeSysctls, stand for.
+func Check(logger klog.Logger, node *v1.Node, p *v1.Pod, load *Load, unsafeSysctls ...string) *pod.Refusal {
 	share := ShareOf(p)
 	for _, check := range []func() *pod.Refusal{
-		func() *pod.Refusal { return checkSysctls(node, p) },
+		func() *pod.Refusal { return CheckSysctls(node, p, unsafeSysctls) },
 		func() *pod.Refusal { return checkOS(p) },
 		func() *pod.Refusal { return checkGroupsPolicy(node, p) },
 		func() *pod.Refusal { return load.checkResources(share, node.Status.Allocatable) },

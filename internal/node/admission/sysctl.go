@@ -5,6 +5,7 @@ package admission
 
 import (
 	"fmt"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -32,31 +33,49 @@ var safeSysctls = map[string]string{
 	"net.ipv4.tcp_slow_start_after_idle":  "4.15",
 }
 
-// checkSysctls refuses sysctls that could affect other pods or, in a namespace that the pod shares with
-// the node, the node.
-func checkSysctls(node *v1.Node, p *v1.Pod) *pod.Refusal {
+// CheckSysctls refuses sysctls that could affect other pods or, in a namespace that the pod shares with
+// the node, the node. The node's administrator may allow unsafe ones, by patterns that may end with an asterisk.
+func CheckSysctls(node *v1.Node, p *v1.Pod, unsafe []string) *pod.Refusal {
 	if p.Spec.SecurityContext == nil {
 		return nil
 	}
 	for _, s := range p.Spec.SecurityContext.Sysctls {
 		name := sysctl.NormalizeName(s.Name)
-		if problem := problemOfSysctl(node, p, name); problem != "" {
+		if problem := problemOfSysctl(node, p, name, unsafe); problem != "" {
 			return &pod.Refusal{Reason: "SysctlForbidden", Message: fmt.Sprintf("forbidden sysctl: %q %s", name, problem)}
 		}
 	}
 	return nil
 }
 
-func problemOfSysctl(node *v1.Node, p *v1.Pod, name string) string {
-	since, safe := safeSysctls[name]
-	if !safe || !kernelAtLeast(node.Status.NodeInfo.KernelVersion, since) {
-		return "not allowlisted"
+func problemOfSysctl(node *v1.Node, p *v1.Pod, name string, unsafe []string) string {
+	namespace, allowed := allowedSysctl(node, name, unsafe)
+	shared := map[sysctl.Namespace]bool{
+		sysctl.IPCNamespace: p.Spec.HostIPC, sysctl.NetNamespace: p.Spec.HostNetwork,
+		sysctl.UserNamespace: p.Spec.HostUsers == nil || *p.Spec.HostUsers,
 	}
-	namespace, _, _ := sysctl.GetNamespace(name)
-	if namespace == sysctl.IPCNamespace && p.Spec.HostIPC || namespace == sysctl.NetNamespace && p.Spec.HostNetwork {
+	switch {
+	case !allowed:
+		return "not allowlisted"
+	case shared[namespace]:
 		return fmt.Sprintf("not allowed with host %s enabled", namespace)
 	}
 	return ""
+}
+
+// allowedSysctl returns the namespace of a sysctl, and whether it is safe or allowed by a pattern.
+func allowedSysctl(node *v1.Node, name string, unsafe []string) (namespace sysctl.Namespace, allowed bool) {
+	if since, safe := safeSysctls[name]; safe && kernelAtLeast(node.Status.NodeInfo.KernelVersion, since) {
+		namespace, _, _ = sysctl.GetNamespace(name)
+		return namespace, true
+	}
+	for _, pattern := range unsafe {
+		namespace, wanted, isPrefix := sysctl.GetNamespace(pattern)
+		if wanted == name || isPrefix && strings.HasPrefix(name, wanted) {
+			return namespace, true
+		}
+	}
+	return sysctl.UnknownNamespace, false
 }
 
 // kernelAtLeast reports whether a kernel has at least a version. A kernel without a version, as on a

@@ -65,6 +65,8 @@ type Manager struct {
 	// Unlimited reports whether the CPU limit of a pod is not enforced, because it has CPUs of its own. If it is nil, all
 	// are enforced. It is set before the first pod.
 	Unlimited func(uid types.UID) bool
+	// PodPIDs is how many processes and threads each pod may have; 0 or less for any number. It is set before the first pod.
+	PodPIDs int64
 
 	parent string
 	tree   hierarchy
@@ -134,6 +136,11 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 	}
 	if err := m.tree.create(path, choose(path, limits)); err != nil {
 		return "", fmt.Errorf("failed to ensure that the pod: %s cgroups exist and are correctly applied: %w", p.UID, err)
+	}
+	if m.PodPIDs > 0 {
+		if err := m.limitPIDs(path, m.PodPIDs); err != nil {
+			return "", fmt.Errorf("failed to ensure that the pod: %s cgroups exist and are correctly applied: %w", p.UID, err)
+		}
 	}
 	if class != v1.PodQOSBurstable {
 		return path, nil

@@ -45,13 +45,14 @@ func (m *Manager) PodsMemory() (used, limit int64, err error) {
 	return int64(sample.Usage.Memory), limit, err
 }
 
-// LimitPods limits the memory of all pods together, and gives them CPU shares. limited is false if pods have no cgroups.
-// The kernel may refuse a memory limit below what pods use.
-func (m *Manager) LimitPods(cpuMilli, memory int64) (limited bool, err error) {
+// LimitPods limits the memory, and the processes and threads, of all pods together, and gives them CPU shares. limited is
+// false if pods have no cgroups. The kernel may refuse a memory limit below what pods use.
+func (m *Manager) LimitPods(cpuMilli, memory, pids int64) (limited bool, err error) {
 	if m.tree == nil {
 		return false, nil
 	}
-	return true, m.tree.create(m.parent, &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(cpuMilli), MemoryLimitInBytes: memory})
+	err = m.tree.create(m.parent, &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(cpuMilli), MemoryLimitInBytes: memory})
+	return true, errors.Join(err, m.limitPIDs(m.parent, pids))
 }
 
 // MachineUsage returns what all processes of the machine use.

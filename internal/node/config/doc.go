@@ -13,6 +13,8 @@ import (
 // Configuration is the configuration of a node's agent, with defaults.
 type Configuration struct {
 	kubeletv1beta1.KubeletConfiguration
+	// Flags are the flags of the process, for /flagz; if they are nil, it is not served.
+	Flags map[string]string
 	// set has the fields that the file sets.
 	set map[string]bool
 	// Ignored has a line for each field of the file that has no effect.

@@ -21,7 +21,6 @@ const (
 
 // withoutEffect has the fields of KubeletConfiguration without effect.
 var withoutEffect = map[string]field{
-	"address":                      {"the agent listens on the node's address", "0.0.0.0"},
 	"clusterDNS":                   {"the cluster's DNS server is part of Kindred; see --no-dns", nil},
 	"containerRuntimeEndpoint":     {useEndpoint, "unix:///run/containerd/containerd.sock"},
 	"imageServiceEndpoint":         {useEndpoint, nil},

@@ -74,6 +74,9 @@ func TestParseErrors(t *testing.T) {
 		head + "imageMinimumGCAge: -1s":           "imageMinimumGCAge is -1s",
 		head + "imageMaximumGCAge: 1m":            "imageMaximumGCAge is 1m0s",
 
+		head + "allowedUnsafeSysctls: [kernel.*.max]":    `"kernel.*.max" is not the name of a sysctl`,
+		head + "allowedUnsafeSysctls: [net.*, vm.swap*]": `allowedUnsafeSysctls: "vm.swap*" is not in a namespace`,
+
 		head + "evictionHard: {memory.free: 1Gi}":                                             `evictionHard has "memory.free", which is no eviction signal`,
 		head + "kubeReserved: {gpu: 1}":                                                       `kubeReserved has "gpu", and may have cpu, memory`,
 		head + "systemReserved: {memory: -1}":                                                 `systemReserved[memory] is "-1", and must be a quantity`,

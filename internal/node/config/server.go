@@ -25,6 +25,9 @@ func validateServer(c *kubeletv1beta1.KubeletConfiguration) error {
 	if mode := c.Authorization.Mode; mode != kubeletv1beta1.KubeletAuthorizationModeAlwaysAllow && mode != kubeletv1beta1.KubeletAuthorizationModeWebhook {
 		errs = append(errs, fmt.Errorf("authorization.mode is %q, and must be AlwaysAllow or Webhook", mode))
 	}
+	if _, err := netip.ParseAddr(c.Address); c.Address != "" && err != nil {
+		errs = append(errs, fmt.Errorf("address is %q, and must be an IP address", c.Address))
+	}
 	if _, err := netip.ParseAddr(c.HealthzBindAddress); err != nil {
 		errs = append(errs, fmt.Errorf("healthzBindAddress is %q, and must be an IP address", c.HealthzBindAddress))
 	}

@@ -9,11 +9,13 @@ import (
 	"maps"
 	"math"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-helpers/node/util/sysctl"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
 
@@ -51,7 +53,23 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		validateServer(c),
 		validateShutdown(c),
 		cgroupDriver(c.CgroupDriver),
+		unsafeSysctls(c.AllowedUnsafeSysctls),
 	)
+}
+
+// sysctlPattern is the form of a sysctl's name, which may end with an asterisk.
+var sysctlPattern = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]$`)
+
+func unsafeSysctls(patterns []string) error {
+	for _, pattern := range patterns {
+		if len(pattern) > 253 || !sysctlPattern.MatchString(pattern) {
+			return fmt.Errorf("allowedUnsafeSysctls: %q is not the name of a sysctl, which may end with *", pattern)
+		}
+		if namespace, _, _ := sysctl.GetNamespace(pattern); namespace == sysctl.UnknownNamespace {
+			return fmt.Errorf("allowedUnsafeSysctls: %q is not in a namespace: pods can only have those of kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.* and user.*", pattern)
+		}
+	}
+	return nil
 }
 
 func evictions(c *kubeletv1beta1.KubeletConfiguration) error {

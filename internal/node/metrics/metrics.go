@@ -11,7 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	apiversion "k8s.io/apimachinery/pkg/version"
 	compbasemetrics "k8s.io/component-base/metrics"
+	"k8s.io/component-base/version"
 	"k8s.io/utils/clock"
 )
 
@@ -49,12 +51,22 @@ func New(node string, cgroupVersion int, clock clock.PassiveClock) *Metrics {
 		collectors.NewGoCollector(),
 		constant("kubelet_node_name", "The node's name. The count is always 1.", 1, prometheus.Labels{"node": node}),
 		constant("kubelet_cgroup_version", "cgroup version on the hosts.", float64(cgroupVersion), nil),
+		constant("kubernetes_build_info", "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.", 1, buildLabels(version.Get())),
 	)
 	m.addRuntime()
 	m.addPods()
 	m.addServer()
 	m.addProbes()
 	return m
+}
+
+// buildLabels are the labels of kubernetes_build_info, with which monitoring compares the versions of components.
+func buildLabels(info apiversion.Info) prometheus.Labels {
+	return prometheus.Labels{
+		"major": info.Major, "minor": info.Minor, "git_version": info.GitVersion, "git_commit": info.GitCommit,
+		"git_tree_state": info.GitTreeState, "build_date": info.BuildDate, "go_version": info.GoVersion,
+		"compiler": info.Compiler, "platform": info.Platform,
+	}
 }
 
 // constant returns a gauge that does not change.

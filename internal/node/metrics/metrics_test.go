@@ -6,6 +6,7 @@ package metrics
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/version"
 	cri "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -70,7 +72,10 @@ func TestMetrics(t *testing.T) {
 	m.Rejected("OutOfcpu")
 	m.Evicted("memory.available")
 	m.Observe("readwrite", http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/exec/ns/p/c", nil))
+	info := version.Get()
 	wants(t, scrape(t, m.Handler()),
+		fmt.Sprintf(`kubernetes_build_info{build_date=%q,compiler=%q,git_commit=%q,git_tree_state=%q,git_version=%q,go_version=%q,major=%q,minor=%q,platform=%q} 1`,
+			info.BuildDate, info.Compiler, info.GitCommit, info.GitTreeState, info.GitVersion, info.GoVersion, info.Major, info.Minor, info.Platform),
 		`kubelet_node_name{node="n"} 1`,
 		`kubelet_cgroup_version 1`,
 		`kubelet_runtime_operations_total{operation_type="run_podsandbox"} 2`,

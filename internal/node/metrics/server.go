@@ -40,7 +40,7 @@ var (
 	methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}
 	paths   = []string{
 		"healthz", "pods", "stats", "metrics", "run", "exec", "attach", "portForward", "containerLogs", "configz", "runningpods",
-		"checkpoint", "pprof", "logs", "debug",
+		"checkpoint", "pprof", "logs", "debug", "statusz", "flagz",
 	}
 	metricPaths = []string{"cadvisor", "probes", "resource"}
 )

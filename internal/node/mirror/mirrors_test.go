@@ -33,6 +33,11 @@ func terminating(p *v1.Pod) *v1.Pod {
 	return p
 }
 
+func ended(p *v1.Pod) *v1.Pod {
+	p.Status.Phase = v1.PodSucceeded
+	return p
+}
+
 func TestNext(t *testing.T) {
 	for name, test := range map[string]struct {
 		state    state
@@ -46,6 +51,7 @@ func TestNext(t *testing.T) {
 		"stops":                                 {state{terminating(static("a")), mirrorOf("a")}, true, write},
 		"another":                               {state{static("b"), mirrorOf("a")}, false, remove},
 		"deleted by a client":                   {state{static("a"), terminating(mirrorOf("a"))}, false, remove},
+		"its manifest is back":                  {state{static("a"), ended(mirrorOf("a"))}, true, remove},
 		"no static pod, not all pods known yet": {state{mirror: mirrorOf("a")}, false, nothing},
 		"no static pod":                         {state{mirror: mirrorOf("a")}, true, remove},
 	} {

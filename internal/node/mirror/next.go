@@ -6,6 +6,7 @@ package mirror
 import (
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/source"
 )
 
@@ -38,10 +39,16 @@ func (s state) next(allKnown bool) step {
 		return nothing
 	case s.mirror == nil:
 		return create
-	case s.mirror.DeletionTimestamp != nil || !isMirrorOf(s.mirror, s.static):
+	case s.mirror.DeletionTimestamp != nil || !isMirrorOf(s.mirror, s.static) || s.startedAgain():
 		return remove // and create it again once the API no longer has it
 	}
 	return write
+}
+
+// startedAgain reports whether the static pod runs although its mirror pod has ended: its manifest was removed and added again.
+// The API does not let all containers that have ended run again.
+func (s state) startedAgain() bool {
+	return pod.IsOver(s.mirror.Status.Phase) && !pod.IsOver(s.static.Status.Phase)
 }
 
 // isMirrorOf reports whether a mirror pod was made of this version of the static pod.

@@ -224,7 +224,7 @@ type Lookup interface {
 	Pod(namespace, name string, uid types.UID) (*v1.Pod, bool)
 	// Pods returns all pods of the node, with the newest statuses.
 	Pods() []*v1.Pod
-	// Container returns the container's newest run or, if previous is set, the run before it. It
+	// Container returns the container's newest run or, if previous is set, the run that its status has as lastState. It
 	// returns false if the runtime does not have the run.
 	Container(uid types.UID, name string, previous bool) (ContainerInstance, bool)
 	// Sandbox returns the ID of the pod's ready sandbox, or false.

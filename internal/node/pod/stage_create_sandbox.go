@@ -61,12 +61,21 @@ func (w *Worker) runSandbox(ctx context.Context, t task) error {
 		return fmt.Errorf("create the pod's log directory: %w", err)
 	}
 	sandbox, err := w.parts.Runtime.Service().RunPodSandbox(ctx, config, handler)
-	if err == nil && w.parts.AnnouncePod != nil && !t.pod.Spec.HostNetwork {
-		if err := w.parts.AnnouncePod(sandbox); err != nil {
-			klog.FromContext(ctx).Error(err, "The pod may not be reached for a minute if its address is that of a former pod", "pod", klog.KObj(t.pod))
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	if w.parts.AnnouncePod != nil && !t.pod.Spec.HostNetwork {
+		w.toFinish.Go(func() { w.announce(ctx, t.pod, sandbox) })
+	}
+	return nil
+}
+
+// announce announces the addresses of a new sandbox. It takes 13 ms, in which the kernel waits, so that the first container
+// is created meanwhile.
+func (w *Worker) announce(ctx context.Context, pod *v1.Pod, sandbox string) {
+	if err := w.parts.AnnouncePod(sandbox); err != nil {
+		klog.FromContext(ctx).Error(err, "The pod may not be reached for a minute if its address is that of a former pod", "pod", klog.KObj(pod))
+	}
 }
 
 // userNamespace returns the pod's user namespace, or nil if it has the host's.

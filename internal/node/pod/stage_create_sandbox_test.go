@@ -55,6 +55,7 @@ func TestCreateSandboxAnnouncesPod(t *testing.T) {
 			return errors.New("no such interface")
 		}
 		s.do(Action{Kind: CreateSandbox, Attempt: 1})
+		s.toFinish.Wait()
 		if diff := cmp.Diff(tt.want, announced); diff != "" || len(s.memory.Failures) > 0 {
 			t.Errorf("%s: failures %v, announced (-want +got):\n%s", name, s.memory.Failures, diff)
 		}

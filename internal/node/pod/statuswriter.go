@@ -121,10 +121,10 @@ func isNewer(a, b *v1.Pod) bool {
 	return err != nil || order > 0
 }
 
-// MirrorStatus returns the status of a mirror pod for that of its static pod. It keeps the fields of other clients.
+// MirrorStatus returns the status of a mirror pod for that of its static pod. It keeps the fields of other clients. Nothing in
+// it is about the mirror pod's generation: a static pod has none.
 func MirrorStatus(mirror *v1.Pod, status v1.PodStatus) v1.PodStatus {
 	status = *status.DeepCopy()
 	keepOthersFields(&status, &mirror.Status)
-	status.ObservedGeneration = mirror.Generation
 	return status
 }

@@ -97,7 +97,7 @@ type Worker struct {
 	probed    map[string]bool // IDs of the containers that are probed
 	logged    map[string]bool // IDs of the containers whose log is rotated
 	stopping  bool            // starts are cancelled, because the pod is to stop
-	toFinish  sync.WaitGroup  // actions in flight that detach must not interrupt (stage.finish)
+	toFinish  sync.WaitGroup  // what detach must not interrupt: actions of stage.finish, and announce
 }
 
 // result is a change of memory that a finished action or a probe hands to the loop.

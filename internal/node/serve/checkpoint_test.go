@@ -5,7 +5,6 @@ package serve
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,18 +15,6 @@ import (
 
 func TestCheckpoint(t *testing.T) {
 	f := newFixture(t)
-	post := func(path string) (int, string) {
-		response, err := f.client.Post(f.server+path, "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return response.StatusCode, string(body)
-	}
 	for path, want := range map[string]string{
 		"/checkpoint/ns/missing/c":                "pod does not exist",
 		"/checkpoint/ns/p/missing":                "container missing does not exist",
@@ -36,7 +23,7 @@ func TestCheckpoint(t *testing.T) {
 		"/checkpoint/ns/p/c?timeout=13":           "checkpointing of ns/p/c failed (criu is missing)",
 		"/checkpoint/ns/p/c?timeout=1&timeout=13": "checkpointing of ns/p/c failed (criu is missing)",
 	} {
-		code, body := post(path)
+		code, body := post(t, f.client, f.server+path)
 		wantCode := http.StatusNotFound
 		if strings.HasPrefix(want, "checkpointing") {
 			wantCode = http.StatusInternalServerError
@@ -45,7 +32,7 @@ func TestCheckpoint(t *testing.T) {
 			t.Errorf("%s: %d %q, want %d %q", path, code, body, wantCode, want)
 		}
 	}
-	code, body := post("/checkpoint/ns/p/c")
+	code, body := post(t, f.client, f.server+"/checkpoint/ns/p/c")
 	var answer struct{ Items []string }
 	if err := json.Unmarshal([]byte(body), &answer); err != nil || code != http.StatusOK || len(answer.Items) != 1 {
 		t.Fatalf("%d %q: %v", code, body, err)

@@ -153,6 +153,14 @@ func (p process) PortForward(_ context.Context, r *runtimeapi.PortForwardRequest
 	return p.GetPortForward(r)
 }
 
+// ExecSync writes the command to both outputs, but fails for the command "fail".
+func (p process) ExecSync(_ context.Context, id string, command []string, _ time.Duration) ([]byte, []byte, error) {
+	if command[0] == "fail" {
+		return nil, nil, exitError(7)
+	}
+	return fmt.Appendf(nil, "%s %q", id, command), []byte(" errors"), nil
+}
+
 // CheckpointContainer writes the request to the archive, but fails for a timeout of 13 s.
 func (p process) CheckpointContainer(_ context.Context, r *runtimeapi.CheckpointContainerRequest) error {
 	if r.Timeout == 13 {
@@ -234,6 +242,7 @@ func newFixture(t *testing.T, configure ...func(*config.Configuration)) *fixture
 	t.Cleanup(runtime.Close)
 
 	settings := config.Default()
+	settings.Flags = map[string]string{"pod-cidr": "10.0.0.0/24"}
 	for _, c := range configure {
 		c(settings)
 	}

@@ -36,6 +36,7 @@ import (
 // Runtime is the used part of CRI's runtime service.
 type Runtime interface {
 	Exec(ctx context.Context, request *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error)
+	ExecSync(ctx context.Context, containerID string, command []string, timeout time.Duration) (stdout, stderr []byte, err error)
 	Attach(ctx context.Context, request *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error)
 	CheckpointContainer(ctx context.Context, request *runtimeapi.CheckpointContainerRequest) error
 	PortForward(ctx context.Context, request *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error)
@@ -75,10 +76,9 @@ type Server struct {
 // New returns a Server.
 func New(options Options) *Server {
 	s := &Server{options: options}
-	mux := http.NewServeMux()
+	mux := newRouter()
 	s.addReadOnly(mux)
 	s.addDebugging(mux)
-	mux.HandleFunc("GET /configz", s.configz)
 	s.handler = s.observed("readwrite", options.Access.authenticated(options.Node, mux))
 	return s
 }
@@ -92,7 +92,7 @@ func (s *Server) observed(server string, next http.Handler) http.Handler {
 
 // ReadOnly returns the handler of readOnlyPort, which has no authentication.
 func (s *Server) ReadOnly() http.Handler {
-	mux := http.NewServeMux()
+	mux := newRouter()
 	s.addReadOnly(mux)
 	return s.observed("readonly", mux)
 }
@@ -105,7 +105,7 @@ func (s *Server) Health() http.Handler {
 }
 
 // addReadOnly registers the paths that only report.
-func (s *Server) addReadOnly(mux *http.ServeMux) {
+func (s *Server) addReadOnly(mux *router) {
 	healthz.InstallHandler(mux, s.options.Health...)
 	mux.HandleFunc("GET /pods", s.pods)
 	mux.HandleFunc("GET /pods/{$}", s.pods)
@@ -117,19 +117,21 @@ func (s *Server) addReadOnly(mux *http.ServeMux) {
 }
 
 // addDebugging registers the paths that enableDebuggingHandlers allows.
-func (s *Server) addDebugging(mux *http.ServeMux) {
+func (s *Server) addDebugging(mux *router) {
 	o := s.options.Config
 	if !*o.EnableDebuggingHandlers {
-		for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/checkpoint/", "/runningpods/", "/debug/pprof/", "/logs/"} {
+		for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/debug/pprof/", "/logs/"} {
 			mux.Handle(path, disabled("Debug endpoints are disabled."))
 		}
 		return
 	}
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.logs)
 	mux.HandleFunc("GET /runningpods/", s.runningPods)
+	mux.HandleFunc("GET /configz", s.configz)
 	for _, at := range []string{"/{namespace}/{pod}/{container}", "/{namespace}/{pod}/{uid}/{container}"} {
 		handle(mux, "/exec"+at, s.exec)
 		handle(mux, "/attach"+at, s.attach)
+		mux.HandleFunc("POST /run"+at, s.run)
 	}
 	for _, at := range []string{"/{namespace}/{pod}", "/{namespace}/{pod}/{uid}"} {
 		handle(mux, "/portForward"+at, s.portForward)
@@ -140,6 +142,7 @@ func (s *Server) addDebugging(mux *http.ServeMux) {
 	mux.Handle("POST /logs/", enabled(*o.EnableSystemLogHandler, nodeLogs, "logs endpoint is disabled."))
 	mux.Handle("/debug/pprof/", enabled(*o.EnableProfilingHandler, profiles(), "profiling endpoint is disabled."))
 	mux.Handle("/debug/flags/v", enabled(*o.EnableDebugFlagsHandler, routes.StringFlagPutHandler(setVerbosity), "flags endpoint is disabled."))
+	s.addPages(mux)
 }
 
 func enabled(isEnabled bool, handler http.Handler, message string) http.Handler {
@@ -154,7 +157,7 @@ func disabled(message string) http.Handler {
 }
 
 // handle registers a handler for GET, which WebSocket clients use, and for POST, which SPDY clients use.
-func handle(mux *http.ServeMux, pattern string, handler http.HandlerFunc) {
+func handle(mux *router, pattern string, handler http.HandlerFunc) {
 	mux.HandleFunc("GET "+pattern, handler)
 	mux.HandleFunc("POST "+pattern, handler)
 }

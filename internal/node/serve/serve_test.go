@@ -26,6 +26,17 @@ import (
 func get(t *testing.T, client *http.Client, url string) (int, string) {
 	t.Helper()
 	response, err := client.Get(url)
+	return read(t, response, err)
+}
+
+func post(t *testing.T, client *http.Client, url string) (int, string) {
+	t.Helper()
+	response, err := client.Post(url, "", nil)
+	return read(t, response, err)
+}
+
+func read(t *testing.T, response *http.Response, err error) (int, string) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}

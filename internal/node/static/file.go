@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,7 +66,8 @@ func (f *File) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-watcher.Events:
+		case event := <-watcher.Events:
+			f.removed(event)
 			settled = f.Clock.After(settling)
 		case <-watcher.Errors: // the next period finds what was missed
 		case <-settled:
@@ -74,6 +77,20 @@ func (f *File) Run(ctx context.Context) {
 			f.read(false)
 		}
 	}
+}
+
+// removed reports the pods without those of a file that was removed or renamed. The file may exist again by the time that
+// the directory is read, and its pods are to start again then.
+func (f *File) removed(event fsnotify.Event) {
+	if !event.Has(fsnotify.Remove) && !event.Has(fsnotify.Rename) || len(f.pods[event.Name]) == 0 {
+		return
+	}
+	delete(f.pods, event.Name)
+	var all []*v1.Pod
+	for _, file := range slices.Sorted(maps.Keys(f.pods)) {
+		all = append(all, f.pods[file]...)
+	}
+	f.Found(all)
 }
 
 // poll reads the path periodically.

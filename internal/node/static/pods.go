@@ -153,6 +153,7 @@ func (s *Pods) do(next step, name fullName, slot *slot) {
 		inRuntime := next == adopt
 		slot.left = nil
 		p := slot.desired.DeepCopy()
+		p.Status = slot.runsBefore()
 		p.Annotations[source.SeenAnnotation] = s.options.Clock.Now().Format(seenFormat)
 		p.CreationTimestamp = metav1.NewTime(s.options.Clock.Now()).Rfc3339Copy()
 		s.publish(slot, p, inRuntime)
@@ -191,6 +192,7 @@ func (s *Pods) Removed(uid types.UID) {
 	defer s.mu.Unlock()
 	for name, slot := range s.slots {
 		if slot.holds() == uid {
+			slot.ended = slot.current
 			slot.current, slot.left, slot.stopping = nil, nil, false
 			s.do(slot.next(s.allRead()), name, slot)
 			return

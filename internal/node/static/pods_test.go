@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -191,5 +192,29 @@ func TestWrite(t *testing.T) {
 	}
 	if gone, err := m.agent.Write(t.Context(), named("a", "2"), status); gone != nil || err != nil {
 		t.Errorf("wrote the status of a pod that does not exist: %v, %v", gone, err)
+	}
+}
+
+// A pod whose manifest returns before the pod is gone starts again, and knows the runs before. Another pod does not.
+func TestReturns(t *testing.T) {
+	for next, want := range map[types.UID]int{"a": 1, "b": 0} {
+		m := &model{T: t, runs: map[types.UID]*runtime.Pod{}, started: map[types.UID]int{}}
+		m.restart()
+		pod := func(uid types.UID) []*v1.Pod {
+			return []*v1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: uid, Annotations: map[string]string{}}}}
+		}
+		m.agent.Set(source.HTTP, nil)
+		m.agent.Set(source.File, pod("a"))
+		status := v1.PodStatus{Phase: v1.PodSucceeded, ContainerStatuses: []v1.ContainerStatus{{Name: "c", ContainerID: "x://1"}}}
+		if _, err := m.agent.Write(t.Context(), m.mirrored["web"], status); err != nil {
+			t.Fatal(err)
+		}
+		m.agent.Set(source.File, nil)
+		m.agent.Set(source.File, pod(next))
+		for m.work() {
+		}
+		if got := m.mirrored["web"].Status; len(got.ContainerStatuses) != want || got.Phase != "" {
+			t.Errorf("then %s: starts with the status %+v", next, got)
+		}
 	}
 }

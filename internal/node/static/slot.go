@@ -20,6 +20,17 @@ type slot struct {
 	left *runtime.Pod
 	// stopping is set while current or left is being removed.
 	stopping bool
+	// ended is the last pod that was removed, with its last status; nil if there was none.
+	ended *v1.Pod
+}
+
+// runsBefore returns the statuses of the containers that ran for the desired pod before it was removed. If its manifest
+// returns at once, it is the same pod, which goes on counting its restarts.
+func (s *slot) runsBefore() (status v1.PodStatus) {
+	if s.ended != nil && s.ended.UID == s.desired.UID {
+		status.InitContainerStatuses, status.ContainerStatuses = s.ended.Status.InitContainerStatuses, s.ended.Status.ContainerStatuses
+	}
+	return status
 }
 
 // step is what is to be done with a slot.

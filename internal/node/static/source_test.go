@@ -186,6 +186,32 @@ func TestNotified(t *testing.T) {
 	}
 }
 
+// A file that is removed and written again at once was removed for a moment.
+func TestRemovedForAMoment(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a"), "a")
+	write(t, filepath.Join(dir, "b"), "b")
+	f, _, _ := fileSource(dir)
+	found := make(chan string, 10)
+	f.Found = func(pods []*v1.Pod) { found <- names(pods) }
+	go f.Run(t.Context())
+	for step, want := range []string{"a-n b-n", "b-n", "a-n b-n"} {
+		for got := ""; got != want; {
+			select {
+			case got = <-found:
+			case <-time.After(10 * time.Second):
+				t.Fatalf("pods %q are not seen", want)
+			}
+		}
+		if step == 0 {
+			if err := os.Remove(filepath.Join(dir, "a")); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, "a"), "a")
+		}
+	}
+}
+
 func TestURL(t *testing.T) {
 	status, body, header := http.StatusOK, "a b", ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -63,8 +63,8 @@ func (t *table) update(p *v1.Pod, inRuntime bool) {
 	}
 }
 
-// admitNew admits or refuses a new pod. It is assigned what it requests before the other checks, which must not count
-// the same devices differently.
+// admitNew admits or refuses a new pod. It is assigned what it requests before the other checks of resources, which must not
+// count the same devices differently.
 func (t *table) admitNew(p *v1.Pod) *pod.Refusal {
 	if refused := t.resources.Assign(t.ctx, p); refused != nil {
 		return refused

@@ -42,6 +42,7 @@ func Default(features Optional) Policy {
 	p.addNamespaced()
 	p.addOwnership()
 	p.addLocalPath()
+	p.addUnserved()
 	p.addDNS()
 	p.addIngress()
 	if features.Gangs {

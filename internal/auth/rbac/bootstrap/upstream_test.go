@@ -62,7 +62,7 @@ func TestSameAsUpstream(t *testing.T) {
 
 // isOurs reports whether upstream does not have the object of a line.
 func isOurs(line string) bool {
-	return slices.ContainsFunc([]string{ownershipReviewer, localPathProvisioner, metricsReader, clusterDNS, ingressProxy}, func(name string) bool {
+	return slices.ContainsFunc([]string{ownershipReviewer, localPathProvisioner, unservedController, metricsReader, clusterDNS, ingressProxy}, func(name string) bool {
 		return strings.Contains(line, "/"+name+" ")
 	})
 }
