@@ -32,7 +32,7 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 	./internal/containerd/... ./internal/datadir/... ./internal/ingress/... ./internal/network/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench parity upstream sidecars conformance gateway-conformance policy-conformance clients fuzz generate clean
+.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench parity upstream runtimes sidecars conformance gateway-conformance policy-conformance clients fuzz generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +108,13 @@ gateway-conformance: test-deps build ## run the conformance suite of the Gateway
 policy-conformance: test-deps build ## run the conformance suite of ClusterNetworkPolicies, and write its report
 	@cd test/policyconformance && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -v . \
 		-version $$(git rev-parse HEAD) -report $(CURDIR)/docs/policy-conformance.yaml
+
+# What test/runtimes needs besides: crun, CRI-O's monitor, the tool that loads images into CRI-O, and runc's library.
+RUNTIME_PACKAGES := crun conmon skopeo libseccomp-dev pkg-config
+
+runtimes: test-deps build ## run the scenarios of nodes on containerd 1.6, 1.7 and 2, and on CRI-O (ARGS='-runtimes cri-o -run TestExec')
+	$(call install,$(RUNTIME_PACKAGES),crun conmon skopeo pkg-config)
+	@KINDRED_BIN=$(CURDIR)/bin/kindred go run ./test/runtimes $(ARGS)
 
 upstream: build ## move objects to upstream's control plane and back
 	@KINDRED_UPSTREAM=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -run Upstream ./test/scenarios

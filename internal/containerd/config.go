@@ -55,6 +55,7 @@ type settings struct {
 	NetworkConf         string // directory of the CNI configuration
 	NetworkBin          string // directory of the CNI plugins
 	Runc                string
+	Crun                string // empty if it is not installed
 	Snapshotter         string
 	Cgroup              string
 	RestrictOOM         bool
@@ -161,6 +162,16 @@ var configV2 = configTemplate("config version 2", "version = 2\n"+configHead+`
         BinaryName = {{q .Runc}}
         Root = {{printf "%s/runc" .State | q}}
         SystemdCgroup = false
+{{- if .Crun}}
+
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.crun]
+      runtime_type = "io.containerd.runc.v2"
+
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.crun.options]
+        BinaryName = {{q .Crun}}
+        Root = {{printf "%s/crun" .State | q}}
+        SystemdCgroup = false
+{{- end}}
 `)
 
 var configV3 = configTemplate("config version 3", "version = 3\n"+configHead+`
@@ -199,6 +210,16 @@ var configV3 = configTemplate("config version 3", "version = 3\n"+configHead+`
         BinaryName = {{q .Runc}}
         Root = {{printf "%s/runc" .State | q}}
         SystemdCgroup = false
+{{- if .Crun}}
+
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.crun]
+      runtime_type = "io.containerd.runc.v2"
+
+      [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.crun.options]
+        BinaryName = {{q .Crun}}
+        Root = {{printf "%s/crun" .State | q}}
+        SystemdCgroup = false
+{{- end}}
 
 [plugins.'io.containerd.transfer.v1.local']
   config_path = {{q .Hosts}}

@@ -271,6 +271,24 @@ func TestIsContainerd(t *testing.T) {
 	}
 }
 
+// TestConfigHasInstalledHandlers: crun is a handler only where it is installed.
+func TestConfigHasInstalledHandlers(t *testing.T) {
+	for _, v := range []version{{major: 1, minor: 6}, {major: 2, minor: 4}} {
+		for _, crun := range []string{"", "/usr/bin/crun"} {
+			got, err := settings{Runc: "/usr/sbin/runc", Crun: crun}.render(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(got), `BinaryName = "/usr/sbin/runc"`) {
+				t.Errorf("%+v: no runc in\n%s", v, got)
+			}
+			if has := strings.Contains(string(got), "containerd.runtimes.crun]"); has != (crun != "") {
+				t.Errorf("%+v, crun %q: handler is %v in\n%s", v, crun, has, got)
+			}
+		}
+	}
+}
+
 func TestConfigFollowsTheVersion(t *testing.T) {
 	s := settings{Root: "/d/root", State: "/r/state", Hosts: "/d/certs.d", NetworkBin: "/cni", Snapshotter: "overlayfs", RestrictOOM: true, Pause: PauseImage}
 	tests := []struct {

@@ -181,6 +181,10 @@ func (o Options) configFor(v version) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	crun, err := lookPath("crun")
+	if err != nil {
+		crun = "" // it is optional: a RuntimeClass may name it as its handler
+	}
 	cni, _ := findCNI()
 	snapshotter, err := chooseSnapshotter(o.Root)
 	if err != nil {
@@ -193,7 +197,7 @@ func (o Options) configFor(v version) ([]byte, error) {
 	return settings{
 		Root: o.Root + "/root", State: o.state(), Socket: o.socket(),
 		Hosts: o.HostsDir(), NetworkConf: confDir(o.networkDir()), NetworkBin: cni,
-		Runc: runc, Snapshotter: snapshotter, Cgroup: o.Names.RuntimeCgroup,
+		Runc: runc, Crun: crun, Snapshotter: snapshotter, Cgroup: o.Names.RuntimeCgroup,
 		RestrictOOM: !mayLower, Pause: PauseImage, Disabled: disabledFor(snapshotter),
 	}.render(v)
 }

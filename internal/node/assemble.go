@@ -79,7 +79,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Host: criconfig.Host{
 			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.registration.reporter.machine.memory,
 			KillTogether:   cgroup.IsV2() && (o.Config.SingleProcessOOMKill == nil || !*o.Config.SingleProcessOOMKill),
-			SeccompDefault: *o.Config.SeccompDefault, Swap: a.swap, PageSizes: a.registration.reporter.machine.pageSizes(),
+			SeccompDefault: *o.Config.SeccompDefault, Swap: a.swap, PageSizes: a.limitedPageSizes(),
 			DNS: criconfig.DNS{Servers: o.ClusterDNS, Domain: o.Config.ClusterDomain, ResolvConf: o.ResolvConf},
 		},
 		Runtime:     a.view,
@@ -108,6 +108,14 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		LimitBandwidth:    o.LimitBandwidth,
 		AnnouncePod:       o.AnnouncePod,
 	}
+}
+
+// limitedPageSizes returns the sizes of huge pages that cgroups can limit.
+func (a *Agent) limitedPageSizes() []int64 {
+	if !cgroup.HasController("hugetlb") {
+		return nil
+	}
+	return a.registration.reporter.machine.pageSizes()
 }
 
 // noImageVolumes returns why a runtime cannot mount images (KEP-4639), or nil: containerd before 2.1 takes

@@ -53,7 +53,7 @@ func (b *bench) start(ctx context.Context, args ...string) (*cluster, error) {
 	c.cmd = exec.CommandContext(ctx, b.binary, append([]string{"up", "--data-dir", dir, "--secure-port", "0"}, args...)...)
 	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
 	c.cmd.Stderr = os.Stderr
-	if b.profiles["profile"] != "" || b.profiles["allocs"] != "" {
+	if b.isProfiled() {
 		if c.pprof, err = servers.FreeAddress(); err != nil {
 			return nil, err
 		}

@@ -107,6 +107,7 @@ func run() error {
 	times := flag.Int("times", 1, "how often each figure is measured; the table shows every result")
 	dir := flag.String("dir", "", "where data directories are made (default the system's temporary directory)")
 	allocProfile := flag.String("allocprofile", "", "write the server's profile of what it allocated in the measured time to this file")
+	heapProfile := flag.String("heapprofile", "", "write the server's profile of what it holds in memory at the start of the measured time to this file")
 	cpuProfile := flag.String("cpuprofile", "", "write the server's CPU profile of the measured time to this file; choose one figure with -run")
 	measure := flag.String("measure", "", "measure one figure and print its value only, for the figures that this program measures as another process")
 	proxy := flag.String("proxy", "", "route Services with this kubeconfig, as a process of its own, for the figures beside kube-proxy")
@@ -130,7 +131,7 @@ func run() error {
 		fmt.Printf("%-18s %s\n", latency, "p50 and p99 of single requests, compared with upstream's kube-apiserver")
 		return nil
 	}
-	b := &bench{profiles: map[string]string{"profile": *cpuProfile, "allocs": *allocProfile}}
+	b := &bench{profiles: map[string]string{"profile": *cpuProfile, "allocs": *allocProfile, "heap": *heapProfile}}
 	if b.binary, err = filepath.Abs(*binary); err != nil {
 		return err
 	}

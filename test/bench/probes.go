@@ -48,7 +48,11 @@ func probesCost(ctx context.Context, b *bench) (share, memory float64, err error
 	if err := startProbed(ctx, client); err != nil {
 		return 0, 0, err
 	}
-	shareAfter, memoryAfter, err := c.idleCost(ctx)
+	var shareAfter, memoryAfter float64
+	err = c.profiled(ctx, func() (err error) {
+		shareAfter, memoryAfter, err = c.idleCost(ctx)
+		return err
+	})
 	if err != nil {
 		return 0, 0, err
 	}

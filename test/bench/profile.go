@@ -17,6 +17,16 @@ import (
 // a figure takes. Idle time at the end does not change a CPU profile.
 const profileSeconds = 5
 
+// isProfiled reports whether a profile was requested.
+func (b *bench) isProfiled() bool {
+	for _, file := range b.profiles {
+		if file != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // profiled runs a measurement and, if a profile was requested, lets the server profile itself
 // meanwhile.
 func (c *cluster) profiled(ctx context.Context, measured func() error) error {
@@ -41,6 +51,9 @@ func (c *cluster) profiled(ctx context.Context, measured func() error) error {
 // profile makes the server write a profile of net/http/pprof.
 func (c *cluster) profile(ctx context.Context, name, path string) error {
 	url := fmt.Sprintf("http://%s/debug/pprof/%s?seconds=%d", c.pprof, name, profileSeconds)
+	if name == "heap" {
+		url = fmt.Sprintf("http://%s/debug/pprof/heap?gc=1", c.pprof) // what is held, not what changes in that time
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

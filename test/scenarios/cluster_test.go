@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,7 +108,11 @@ func (c *cluster) run(verb ...string) result {
 // start runs "kindred up" and waits until it prints that it is ready.
 func (c *cluster) start(args ...string) error {
 	c.args = args
-	up := c.command(append([]string{"up", "--data-dir", c.dir, "--secure-port", "0"}, args...)...)
+	flags := []string{"up", "--data-dir", c.dir, "--secure-port", "0"}
+	if userRuntime != "" && !slices.Contains(args, "--no-node") {
+		flags = append(flags, "--container-runtime-endpoint", userRuntime)
+	}
+	up := c.command(append(flags, args...)...)
 	if len(c.under) > 0 {
 		under := exec.Command(c.under[0], append(c.under[1:], up.Args...)...)
 		under.Env = up.Env
@@ -209,6 +214,9 @@ func (c *cluster) remove() error {
 }
 
 func (c *cluster) loadImages() error {
+	if userRuntime != "" {
+		return nil
+	}
 	file, err := archive()
 	if err != nil {
 		return err

@@ -14,5 +14,6 @@
 // upstream's programs first, which takes minutes.
 //
 // Scenarios with real containers need root, containerd, runc, the CNI plugins, iptables
-// and busybox-static; without them they are skipped, and fail where CI is set.
+// and busybox-static; with KINDRED_RUNTIME, which names the CRI endpoint of a runtime that has the
+// images, real nodes use that one ("make runtimes"). Without them they are skipped, and fail where CI is set.
 package scenarios

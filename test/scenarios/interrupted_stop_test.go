@@ -28,7 +28,7 @@ spec:
   containers:
   - name: c
     image: "%[2]s"
-    command: [sh, -c, "trap : TERM; while :; do date +%%s > /notes/%[1]s.alive; sleep 0.1; done"]
+    command: [sh, -c, "trap : TERM; while :; do date +%%s > /notes/%[1]s.new; mv /notes/%[1]s.new /notes/%[1]s.alive; sleep 0.1; done"]
     volumeMounts: [{name: notes, mountPath: /notes}]
     %[4]s
   volumes: [{name: notes, hostPath: {path: "%[3]s"}}]

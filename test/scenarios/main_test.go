@@ -27,6 +27,9 @@ var (
 // binary is the program under test.
 var binary = os.Getenv("KINDRED_BIN")
 
+// userRuntime is the CRI endpoint of a runtime with the images below, which real nodes use instead of a private containerd.
+var userRuntime = os.Getenv("KINDRED_RUNTIME")
+
 // Images on each real node. They differ only by name. With a tag other than latest, nodes do not
 // pull them.
 const (

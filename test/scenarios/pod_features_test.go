@@ -5,6 +5,7 @@ package scenarios
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -80,4 +81,55 @@ spec:
 	if got := strings.Fields(s.kubectl("exec", "own-users", "--", "cat", "/proc/self/uid_map")); len(got) != 3 || got[0] != "0" || got[1] == "0" {
 		t.Errorf("IDs %q", got)
 	}
+}
+
+// TestRuntimeClassWithCrun: on a machine with crun, pods whose RuntimeClass has the handler crun run in it, beside those of runc.
+// With a crun that is older than the runtime's version of the OCI specification, they wait with an event that says so.
+func TestRuntimeClassWithCrun(t *testing.T) {
+	if _, err := exec.LookPath("crun"); err != nil {
+		t.Skip("needs crun, which is optional: apt-get install crun")
+	}
+	s := withNode(t)
+	s.apply(`
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: ` + s.namespace + `}
+handler: crun
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: in-crun}
+spec:
+  runtimeClassName: ` + s.namespace + `
+  terminationGracePeriodSeconds: 1
+  initContainers: [{name: init, image: "` + image + `", command: ["true"]}]
+  containers:
+  - name: c
+    image: "` + image + `"
+    command: [sh, -c, "echo ready; exec sleep 3600"]
+    readinessProbe: {exec: {command: ["true"]}, periodSeconds: 1}
+    resources: {limits: {memory: 64Mi, cpu: 100m}}
+    securityContext: {seccompProfile: {type: RuntimeDefault}, allowPrivilegeEscalation: false}
+`)
+	tooOld := false
+	s.eventually("the pod is ready, or crun is too old", func() error {
+		events := s.kubectl("describe", "pod", "in-crun")
+		tooOld = strings.Contains(events, "OCI runtime create failed: unknown version specified")
+		if ready := s.jsonpath("{.status.conditions[?(@.type=='Ready')].status}", "pod", "in-crun"); ready != "True" && !tooOld {
+			return fmt.Errorf("neither: %s", events)
+		}
+		return nil
+	})
+	if tooOld {
+		if out, err := exec.Command("crun", "features").CombinedOutput(); err == nil {
+			t.Errorf("this crun, newer than 1.8.1, is too old: %s", out)
+		}
+		return
+	}
+	s.prints("ready\n", "logs", "in-crun")
+	if got := s.jsonpath("{.items[0].status.runtimeHandlers[?(@.name=='crun')].name}", "nodes"); got != "crun" {
+		t.Errorf("the Node has the handler %q", got)
+	}
+	s.contains(s.kubectl("exec", "in-crun", "--", "grep", "NoNewPrivs", "/proc/1/status"), "1")
+	s.kubectl("delete", "pod/in-crun", "runtimeclass/"+s.namespace)
 }
