@@ -14,18 +14,11 @@ import (
 	"github.com/kindred-project/kindred/internal/node/eviction"
 	"github.com/kindred-project/kindred/internal/node/metrics"
 	"github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/preemption"
 )
 
-// admit returns why the node does not admit a pod beside others, or nil, and counts refusals.
+// admit returns why the node does not admit a pod beside others, or nil. preempt counts the refusals.
 func (a *Agent) admit(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
-	refusal := a.refusal(ctx, p, others)
-	if refusal != nil {
-		a.metrics.Rejected(refusal.Reason)
-	}
-	return refusal
-}
-
-func (a *Agent) refusal(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
 	if refusal := a.earlyRefusal(ctx, p); refusal != nil {
 		return refusal
 	}
@@ -34,6 +27,36 @@ func (a *Agent) refusal(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.R
 	}
 	node := a.assigned.Allocatable(a.registration.current())
 	return admission.Check(klog.FromContext(ctx), node, p, admission.LoadOf(others), a.options.Config.AllowedUnsafeSysctls...)
+}
+
+// preempt returns the pods that a new pod preempts, or why it is refused. Only a critical pod preempts others, and only if it
+// is refused for nothing but resources. As the kubelet, it says of others first why else the pod is refused.
+func (a *Agent) preempt(ctx context.Context, p *v1.Pod, others []*v1.Pod, refused *pod.Refusal) ([]*v1.Pod, *pod.Refusal) {
+	victims, signal, refused := a.victims(ctx, p, others, refused)
+	if refused != nil {
+		a.metrics.Rejected(refused.Reason)
+		return nil, refused
+	}
+	for range victims {
+		a.metrics.Preempted(signal)
+	}
+	return victims, nil
+}
+
+func (a *Agent) victims(ctx context.Context, p *v1.Pod, others []*v1.Pod, refused *pod.Refusal) ([]*v1.Pod, string, *pod.Refusal) {
+	if !eviction.IsCritical(p) || !admission.IsShort(refused) {
+		return nil, "", refused
+	}
+	node := a.assigned.Allocatable(a.registration.current())
+	short, other := admission.CheckCritical(klog.FromContext(ctx), node, p, admission.LoadOf(others), a.options.Config.AllowedUnsafeSysctls...)
+	if other != nil {
+		return nil, "", other
+	}
+	if len(short) == 0 {
+		return nil, "", nil // what evicted pods hold is enough
+	}
+	victims, refused := preemption.Victims(p, others, short)
+	return victims, string(short[0].Name), refused
 }
 
 // earlyRefusal returns why the node does not admit a pod, whatever it requests, or nil. As in the kubelet, plugins do not

@@ -147,6 +147,7 @@ func New(options Options) (*Agent, error) {
 		return nil, errors.Join(err, a.disconnect())
 	}
 	a.pods = workers.New(a.admit, admittedResources{a.assigned, a.earlyRefusal, counted}, a.checkResize)
+	a.pods.PreemptWith(a.preempt)
 	a.mirrors = mirror.New(mirror.Options{
 		Client: options.Client, Status: podStatus{client: options.Client}, Node: a.registration.current, Clock: options.Clock,
 	})

@@ -23,12 +23,25 @@ import (
 // Check returns why a node with this load refuses a pod, or nil if it admits the pod. Unsafe sysctls are refused, but those
 // that unsafeSysctls, patterns of allowedUnsafeSysctls, stand for.
 func Check(logger klog.Logger, node *v1.Node, p *v1.Pod, load *Load, unsafeSysctls ...string) *pod.Refusal {
+	return check(logger, node, p, load, func(share Share) *pod.Refusal {
+		return load.checkResources(share, node.Status.Allocatable)
+	}, unsafeSysctls)
+}
+
+// CheckCritical is Check for a critical pod, which the node refuses for no resource if it can preempt other pods. It also
+// returns the resources that are short.
+func CheckCritical(logger klog.Logger, node *v1.Node, p *v1.Pod, load *Load, unsafeSysctls ...string) ([]Shortfall, *pod.Refusal) {
+	refusal := check(logger, node, p, load, func(Share) *pod.Refusal { return nil }, unsafeSysctls)
+	return load.Shortfalls(ShareOf(p), node.Status.Allocatable), refusal
+}
+
+func check(logger klog.Logger, node *v1.Node, p *v1.Pod, load *Load, resources func(Share) *pod.Refusal, unsafeSysctls []string) *pod.Refusal {
 	share := ShareOf(p)
 	for _, check := range []func() *pod.Refusal{
 		func() *pod.Refusal { return CheckSysctls(node, p, unsafeSysctls) },
 		func() *pod.Refusal { return checkOS(p) },
 		func() *pod.Refusal { return checkGroupsPolicy(node, p) },
-		func() *pod.Refusal { return load.checkResources(share, node.Status.Allocatable) },
+		func() *pod.Refusal { return resources(share) },
 		func() *pod.Refusal { return checkAffinity(node, p) },
 		func() *pod.Refusal { return load.checkPorts(share) },
 		func() *pod.Refusal { return checkTaints(logger, node, p) },

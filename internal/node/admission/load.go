@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -103,7 +104,21 @@ func (l *Load) Remove(s Share) {
 // The resources that every node has, in the order of the kubelet's checks.
 var common = []v1.ResourceName{v1.ResourcePods, v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
 
-func (l *Load) checkResources(s Share, allocatable v1.ResourceList) *pod.Refusal {
+// outOf begins the reasons of refusals for a resource.
+const outOf = "OutOf"
+
+// Shortfall is a resource of which a node has less left than a pod requests.
+type Shortfall struct {
+	Name v1.ResourceName
+	// Amount is what is missing, in the unit of messages: CPU in millicores, everything else in units.
+	Amount int64
+
+	requested, used, capacity int64
+}
+
+// Shortfalls returns the resources of which a node with this load does not have as much left as the share requests, in the
+// order of the kubelet's checks.
+func (l *Load) Shortfalls(s Share, allocatable v1.ResourceList) []Shortfall {
 	names := slices.Clone(common)
 	for _, name := range slices.Sorted(maps.Keys(s.requests)) {
 		// Resources that the node does not have are not accounted for by the node.
@@ -111,16 +126,33 @@ func (l *Load) checkResources(s Share, allocatable v1.ResourceList) *pod.Refusal
 			names = append(names, name)
 		}
 	}
+	var short []Shortfall
 	for _, name := range names {
 		requested, used, capacity := amount(name, s.requests), amount(name, l.requests), amount(name, allocatable)
 		if requested == 0 || used+requested <= capacity {
 			continue
 		}
-		return &pod.Refusal{Reason: "OutOf" + string(name), Message: fmt.Sprintf(
-			"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, requested, used, capacity)}
+		short = append(short, Shortfall{name, used + requested - capacity, requested, used, capacity})
 	}
-	return nil
+	return short
 }
+
+func (l *Load) checkResources(s Share, allocatable v1.ResourceList) *pod.Refusal {
+	short := l.Shortfalls(s, allocatable)
+	if len(short) == 0 {
+		return nil
+	}
+	first := short[0]
+	return &pod.Refusal{Reason: outOf + string(first.Name), Message: fmt.Sprintf(
+		"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+		first.Name, first.requested, first.used, first.capacity)}
+}
+
+// IsShort reports whether a pod is refused because the node is short of a resource.
+func IsShort(refusal *pod.Refusal) bool { return strings.HasPrefix(refusal.Reason, outOf) }
+
+// Amount returns how much the share takes of a resource, in the unit of a Shortfall.
+func (s Share) Amount(name v1.ResourceName) int64 { return amount(name, s.requests) }
 
 // amount returns a quantity in the unit of messages: CPU in millicores, everything else in units.
 func amount(name v1.ResourceName, list v1.ResourceList) int64 {

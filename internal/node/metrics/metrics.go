@@ -35,7 +35,7 @@ type Metrics struct {
 	relistDuration, relistInterval            *compbasemetrics.Histogram
 	lastRelist                                *compbasemetrics.Gauge
 	pullDuration                              *compbasemetrics.HistogramVec
-	rejections, evictions                     *compbasemetrics.CounterVec
+	rejections, evictions, preemptions        *compbasemetrics.CounterVec
 	requests                                  *compbasemetrics.CounterVec
 	requestDuration                           *compbasemetrics.HistogramVec
 	requestsInFlight                          *compbasemetrics.GaugeVec
@@ -104,6 +104,7 @@ func (m *Metrics) addPods() {
 		"Duration in seconds to start a pod since creation, including time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch", startBuckets)
 	m.rejections = counters(m.registry, "admission_rejections_total", "Cumulative number pod admission rejections by the Kubelet.", "reason")
 	m.evictions = counters(m.registry, "evictions", "Cumulative number of pod evictions by eviction signal", "eviction_signal")
+	m.preemptions = counters(m.registry, "preemptions", "Cumulative number of pod preemptions by preemption resource", "preemption_signal")
 }
 
 // Handler serves /metrics.
@@ -213,5 +214,12 @@ func (m *Metrics) Rejected(reason string) {
 func (m *Metrics) Evicted(signal string) {
 	if m != nil {
 		m.evictions.WithLabelValues(signal).Inc()
+	}
+}
+
+// Preempted counts a pod that was evicted in order to admit a critical pod, because of a resource such as "cpu".
+func (m *Metrics) Preempted(signal string) {
+	if m != nil {
+		m.preemptions.WithLabelValues(signal).Inc()
 	}
 }

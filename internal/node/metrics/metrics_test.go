@@ -71,6 +71,7 @@ func TestMetrics(t *testing.T) {
 	m.ImagePulled(20<<20, time.Second)
 	m.Rejected("OutOfcpu")
 	m.Evicted("memory.available")
+	m.Preempted("cpu")
 	m.Observe("readwrite", http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/exec/ns/p/c", nil))
 	info := version.Get()
 	wants(t, scrape(t, m.Handler()),
@@ -93,6 +94,7 @@ func TestMetrics(t *testing.T) {
 		`kubelet_pleg_last_seen_seconds 1001`,
 		`kubelet_image_pull_duration_seconds_count{image_size_in_bytes="10MB-100MB"} 1`,
 		`kubelet_admission_rejections_total{reason="OutOfcpu"} 1`,
+		`kubelet_preemptions{preemption_signal="cpu"} 1`,
 		`kubelet_evictions{eviction_signal="memory.available"} 1`,
 		`kubelet_http_requests_total{long_running="true",method="GET",path="exec",server_type="readwrite"} 1`,
 		`# TYPE go_goroutines gauge`,

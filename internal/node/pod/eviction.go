@@ -4,6 +4,7 @@
 package pod
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -26,6 +27,8 @@ type Eviction struct {
 	GraceSeconds int64
 	// Disrupts is set if the pod is not at fault: its status gets the condition DisruptionTarget (KEP-3329).
 	Disrupts bool
+	// ConditionMessage is the condition's message, if it is not that of the status.
+	ConditionMessage string `json:",omitempty"`
 	// BootID is the boot of the machine (proc_sys_kernel(5)) in which the pod was evicted.
 	BootID string `json:",omitempty"`
 }
@@ -64,7 +67,8 @@ func (w *Worker) Evict(e Eviction) {
 	w.isEvicted = true
 	w.results = append(w.results, result{apply: func(m *Memory) {
 		if first := m.Evicted; first != nil {
-			e.Refusal, e.Disrupts, e.GraceSeconds = first.Refusal, first.Disrupts, min(first.GraceSeconds, e.GraceSeconds)
+			e.Refusal, e.Disrupts, e.ConditionMessage = first.Refusal, first.Disrupts, first.ConditionMessage
+			e.GraceSeconds = min(first.GraceSeconds, e.GraceSeconds)
 		}
 		m.Evicted = &e
 	}})
@@ -118,7 +122,7 @@ func (d *decision) disruption(s *v1.PodStatus) *v1.PodCondition {
 		return nil
 	}
 	c := v1.PodCondition{
-		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: e.Message,
+		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonTerminationByKubelet, Message: cmp.Or(e.ConditionMessage, e.Message),
 		ObservedGeneration: d.Pod.Generation, LastTransitionTime: metav1.NewTime(d.Now).Rfc3339Copy(),
 	}
 	if old := conditionOf(d.Old.Conditions, c.Type); old != nil && old.Status == c.Status {

@@ -18,6 +18,10 @@ import (
 // Admit checks whether the node can run a pod in addition to others. It returns nil if it can.
 type Admit func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal
 
+// Preempt decides about a new pod that Admit refused with a reason, beside pods that are not evicted already: it returns the
+// pods to evict so that the node can run the pod, or why it is refused.
+type Preempt func(ctx context.Context, p *v1.Pod, others []*v1.Pod, refused *pod.Refusal) ([]*v1.Pod, *pod.Refusal)
+
 // Resources assigns CPUs, memory and devices to pods.
 type Resources interface {
 	// Assign assigns a new pod what it requests, or returns why the node refuses the pod.
@@ -65,6 +69,9 @@ func (s *Set) Start(ctx context.Context, parts *pod.Parts) {
 
 // OnRemoved sets a function that is called when nothing of a pod is left on the node. It must be set before Start.
 func (s *Set) OnRemoved(removed func(types.UID)) { s.removed = removed }
+
+// PreemptWith sets what decides about new pods that are refused. It must be set before Start.
+func (s *Set) PreemptWith(preempt Preempt) { s.table.preempt = preempt }
 
 // Wait returns when all workers have returned or when limit fires.
 func (s *Set) Wait(limit <-chan time.Time) {

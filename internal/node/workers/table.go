@@ -23,6 +23,7 @@ type table struct {
 	admit       Admit
 	checkResize CheckResize
 	resources   Resources
+	preempt     Preempt         // nil if no pod preempts others
 	ctx         context.Context // of the workers; nil before Start
 	spawn       func(w *pod.Worker, uid types.UID)
 
@@ -70,6 +71,9 @@ func (t *table) admitNew(p *v1.Pod) *pod.Refusal {
 		return refused
 	}
 	refused := t.admit(t.ctx, p, t.active())
+	if refused != nil && t.preempt != nil {
+		refused = t.preemptFor(p, refused)
+	}
 	if refused == nil {
 		return nil
 	}
