@@ -109,7 +109,7 @@ policy-conformance: test-deps build ## run the conformance suite of ClusterNetwo
 	@cd test/policyconformance && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -v . \
 		-version $$(git rev-parse HEAD) -report $(CURDIR)/docs/policy-conformance.yaml
 
-# What test/runtimes needs besides: crun, CRI-O's monitor, the tool that loads images into CRI-O, and runc's library.
+# What test/runtimes needs besides: crun as a handler, CRI-O's monitor, the tool that loads images into CRI-O, and runc's library.
 RUNTIME_PACKAGES := crun conmon skopeo libseccomp-dev pkg-config
 
 runtimes: test-deps build ## run the scenarios of nodes on containerd 1.6, 1.7 and 2, and on CRI-O (ARGS='-runtimes cri-o -run TestExec')

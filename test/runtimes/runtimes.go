@@ -6,8 +6,6 @@ package main
 import (
 	"context"
 	"os"
-	"os/exec"
-	"path/filepath"
 
 	"github.com/kindred-project/kindred/test/servers"
 )
@@ -24,7 +22,6 @@ type runtime struct {
 var runtimes = []runtime{
 	{"system", func(context.Context) ([]string, func(), error) { return nil, func() {}, nil }},
 	{"containerd-1.7", containerdWith(buildContainerd17, buildRunc)},
-	{"containerd-1.7-crun", containerdWith(buildContainerd17, crunAsRunc)}, // Debian 12's crun is too old for containerd 2
 	{"containerd-2", containerdWith(buildContainerd2, buildRunc)},
 	{"cri-o", startCRIO},
 }
@@ -68,24 +65,4 @@ func buildContainerd17(ctx context.Context) (string, error) {
 func buildRunc(ctx context.Context) (string, error) {
 	const module = "github.com/opencontainers/runc"
 	return build(ctx, "runc", module, []string{"seccomp"}, module)
-}
-
-// crunAsRunc returns a directory in which crun has the name runc, so that pods without a RuntimeClass run in it.
-func crunAsRunc(context.Context) (string, error) {
-	crun, err := exec.LookPath("crun")
-	if err != nil {
-		return "", err
-	}
-	dir, err := filepath.Abs("test/runtimes/bin/crun-as-runc")
-	if err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	link := filepath.Join(dir, "runc")
-	if err := os.RemoveAll(link); err != nil {
-		return "", err
-	}
-	return dir, os.Symlink(crun, link)
 }
