@@ -77,21 +77,17 @@ func (l logind) Inhibit() (io.Closer, error) {
 	return os.NewFile(uintptr(fd), "inhibitor"), nil
 }
 
-func (l logind) Shutdowns() (<-chan bool, error) {
-	err := l.bus.AddMatchSignal(dbus.WithMatchInterface(loginIface), dbus.WithMatchMember("PrepareForShutdown"), dbus.WithMatchObjectPath(loginPath))
+func (l logind) Shutdowns() (imminent bool, changes <-chan bool, err error) {
+	err = l.bus.AddMatchSignal(dbus.WithMatchInterface(loginIface), dbus.WithMatchMember("PrepareForShutdown"), dbus.WithMatchObjectPath(loginPath))
 	if err != nil {
-		return nil, fmt.Errorf("watch for shutdowns: %w", err)
+		return false, nil, fmt.Errorf("watch for shutdowns: %w", err)
 	}
 	signals := make(chan *dbus.Signal, 16)
 	l.bus.Signal(signals)
-	var imminent bool
 	if err := l.manager().StoreProperty(loginIface+".PreparingForShutdown", &imminent); err != nil {
-		return nil, fmt.Errorf("read logind's PreparingForShutdown: %w", err)
+		return false, nil, fmt.Errorf("read logind's PreparingForShutdown: %w", err)
 	}
 	shutdowns := make(chan bool, 16)
-	if imminent {
-		shutdowns <- true
-	}
 	go func() {
 		defer close(shutdowns)
 		for signal := range signals {
@@ -103,5 +99,5 @@ func (l logind) Shutdowns() (<-chan bool, error) {
 			}
 		}
 	}()
-	return shutdowns, nil
+	return imminent, shutdowns, nil
 }

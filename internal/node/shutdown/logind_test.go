@@ -119,9 +119,9 @@ func TestLogind(t *testing.T) {
 		_, _ = io.Copy(io.Discard, os.NewFile(uintptr(pipe[0]), "lock"))
 		close(released)
 	}()
-	shutdowns, err := login.Shutdowns()
+	imminent, shutdowns, err := login.Shutdowns()
 	must(err)
-	if !<-shutdowns {
+	if !imminent {
 		t.Error("a shutdown that was announced before is not seen")
 	}
 	for _, want := range []bool{false, true} {

@@ -51,11 +51,11 @@ type Logind interface {
 	InhibitDelay() (time.Duration, error)
 	// SetInhibitDelay configures it, and has the configuration read, which takes a moment.
 	SetInhibitDelay(delay time.Duration) error
-	// Inhibit delays shutdowns until the result is closed.
+	// Inhibit delays shutdowns until the result is closed. While a shutdown is imminent, it fails.
 	Inhibit() (io.Closer, error)
-	// Shutdowns returns a channel that gets true if a shutdown is imminent, and false when it is cancelled. It is closed
-	// with the connection. If a shutdown is imminent already, the channel says so first.
-	Shutdowns() (<-chan bool, error)
+	// Shutdowns reports whether a shutdown is imminent, and returns a channel that gets true when one becomes so, and false
+	// when it is cancelled. The channel is closed with the connection.
+	Shutdowns() (imminent bool, changes <-chan bool, err error)
 	Close() error
 }
 
@@ -114,47 +114,50 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// watch handles shutdowns until the connection ends.
+// watch handles shutdowns until the connection ends. An agent that starts during a shutdown cannot delay it, but ends what an
+// earlier one had not.
 func (m *Manager) watch(ctx context.Context) error {
 	login, err := m.options.Connect()
 	if err != nil {
 		return err
 	}
 	defer login.Close()
-	if err := m.ensureDelay(ctx, login); err != nil {
-		return err
-	}
-	lock, err := login.Inhibit()
+	imminent, changes, err := login.Shutdowns()
 	if err != nil {
 		return err
 	}
+	lock := io.Closer(io.NopCloser(nil))
 	defer func() { _ = lock.Close() }()
-	shutdowns, err := login.Shutdowns()
-	if err != nil {
-		return err
-	}
 	for {
+		if imminent != m.down.Load() {
+			m.set(imminent)
+		}
+		next := io.Closer(io.NopCloser(nil))
+		if imminent {
+			m.endPods(ctx)
+		} else if next, err = m.inhibit(ctx, login); err != nil {
+			return err
+		}
+		_ = lock.Close()
+		lock = next
+		var open bool
 		select {
 		case <-ctx.Done():
 			return nil
-		case imminent, ok := <-shutdowns:
-			if !ok {
+		case imminent, open = <-changes:
+			if !open {
 				return errors.New("the connection to logind has ended")
 			}
-			m.set(imminent)
-			if imminent {
-				m.endPods(ctx)
-				_ = lock.Close()
-				continue
-			}
-			next, err := login.Inhibit()
-			if err != nil {
-				return err
-			}
-			_ = lock.Close()
-			lock = next
 		}
 	}
+}
+
+// inhibit delays shutdowns until the result is closed, by as long as all periods take.
+func (m *Manager) inhibit(ctx context.Context, login Logind) (io.Closer, error) {
+	if err := m.ensureDelay(ctx, login); err != nil {
+		return nil, err
+	}
+	return login.Inhibit()
 }
 
 // ensureDelay makes logind allow a delay of all periods.

@@ -5,6 +5,7 @@ package shutdown
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -78,6 +79,7 @@ type world struct {
 	ends      map[types.UID]time.Time // when a terminated pod has ended
 	takes     map[types.UID]time.Duration
 	delay     time.Duration
+	imminent  bool
 	shutdowns chan bool
 	next      func() chan bool // of each connection; nil means shutdowns
 }
@@ -115,14 +117,30 @@ func (w *world) SetInhibitDelay(delay time.Duration) error {
 	return nil
 }
 func (w *world) Inhibit() (io.Closer, error) {
+	w.mu.Lock()
+	imminent := w.imminent
+	w.mu.Unlock()
+	if imminent {
+		return nil, errors.New("the operation inhibition has been requested for is already running")
+	}
 	w.note("inhibit")
 	return &lock{world: w}, nil
 }
-func (w *world) Shutdowns() (<-chan bool, error) {
+func (w *world) Shutdowns() (bool, <-chan bool, error) {
 	if w.next != nil {
-		return w.next(), nil
+		return false, w.next(), nil
 	}
-	return w.shutdowns, nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.imminent, w.shutdowns, nil
+}
+
+// announce announces a shutdown, or its cancellation.
+func (w *world) announce(imminent bool) {
+	w.mu.Lock()
+	w.imminent = imminent
+	w.mu.Unlock()
+	w.shutdowns <- imminent
 }
 func (w *world) Close() error { return nil }
 
@@ -179,7 +197,7 @@ func TestPodsEndByPriority(t *testing.T) {
 	if m.Problem() != nil || m.Refuse() != nil {
 		t.Error("shutting down before the announcement")
 	}
-	w.shutdowns <- true
+	w.announce(true)
 	log := w.until(t, 7)
 	if m.Problem() == nil || m.Refuse() == nil || m.Refuse().Reason != "NodeShutdown" {
 		t.Errorf("not shutting down: %v, %v", m.Problem(), m.Refuse())
@@ -190,13 +208,33 @@ func TestPodsEndByPriority(t *testing.T) {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
 
-	w.shutdowns <- false
+	w.announce(false)
 	want = append(want, "8s NodeShutdown: Shutdown manager detected shutdown cancellation", "8s inhibit")
 	if diff := cmp.Diff(want, w.until(t, 9)); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
 	if m.Problem() != nil || m.Refuse() != nil {
 		t.Error("still shutting down after the cancellation")
+	}
+}
+
+// TestStartDuringShutdown: an agent that starts during a shutdown, which logind lets no program delay, ends the pods and
+// admits none. When the shutdown is cancelled, it delays the next one.
+func TestStartDuringShutdown(t *testing.T) {
+	w := newWorld(map[types.UID]time.Duration{"first": time.Second}, withPriority("second", 10), withPriority("first", 0))
+	w.imminent = true
+	m := w.start(t, byPriority(0, 20, 10, 5))
+	want := []string{"0s NodeShutdown: Shutdown manager detected shutdown event", "0s first: Terminated within 20s", "1s second: Terminated within 5s"}
+	if diff := cmp.Diff(want, w.until(t, 3)); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+	if m.Problem() == nil || m.Refuse() == nil {
+		t.Error("not shutting down")
+	}
+	w.announce(false)
+	want = append(want, "1s NodeShutdown: Shutdown manager detected shutdown cancellation", "1s delay 25s", "1s inhibit")
+	if diff := cmp.Diff(want, w.until(t, 6)); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
 	}
 }
 
