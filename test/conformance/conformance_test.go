@@ -195,15 +195,18 @@ func TestPageOfAgents(t *testing.T) {
 		otherSpec: {Spec: otherSpec, State: failed, Message: "no | pipe", Commit: "abc"},
 		podSpec:   {Spec: podSpec, State: passed, Seconds: 3, Commit: "abc"},
 	}
+	skip := []result{{Spec: "skips", State: notRun, Message: "no swap"}, {Spec: "cut", State: notRun, Message: ended}, {Spec: podSpec, State: notRun, Message: "skipped later"}}
+	agents.addSuite(skip, []string{podSpec, otherSpec, "skips", "cut", "never"}, "def")
 	got := string(page("v1.37.1", nil, nil, nil, agents, causes{Kindred: map[string]string{podSpec: "passed, not shown"}}))
 	for _, want := range []string{
 		"## Suite of node agents", "| Pods should be updated [NodeConformance] [Conformance] | passed | abc | 3 |", `no \| pipe`,
+		"1 passed, 1 failed, 1 skipped themselves", "\n2 were not run", "| skips | not run | def |  |  | no swap |",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page has no %q:\n%s", want, got)
 		}
 	}
-	if strings.Contains(got, "not shown") || strings.Contains(string(page("v1.37.1", nil, nil, nil, nil, causes{})), "node agents") {
+	if strings.Contains(got, "not shown") || strings.Contains(got, "| never") || strings.Contains(got, "| cut") || strings.Contains(string(page("v1.37.1", nil, nil, nil, nil, causes{})), "node agents") {
 		t.Error("the page has more than was recorded")
 	}
 }

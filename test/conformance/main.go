@@ -62,6 +62,11 @@ func realMain() error {
 	defer stop()
 	// A second interrupt ends the process immediately.
 	context.AfterFunc(ctx, stop)
+	if isIsolated() {
+		if err := furnish(); err != nil {
+			return err
+		}
+	}
 	return r.run(ctx)
 }
 
@@ -133,6 +138,13 @@ func (r *run) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if r.suite == nodeSuite && !isIsolated() {
+		// In the namespaces, there is no network to build from.
+		if _, err := r.build(ctx); err != nil {
+			return err
+		}
+		return isolate(ctx)
+	}
 	// Results count even if a later step fails.
 	results, err := r.test(ctx, specs)
 	if len(results) == 0 {
@@ -141,7 +153,7 @@ func (r *run) run(ctx context.Context) error {
 	printTable(os.Stdout, results)
 	fmt.Println("\nreports and logs:", r.out)
 	if r.record {
-		err = errors.Join(err, r.writeDown(all, kubernetes, results, commit))
+		err = errors.Join(err, r.writeDown(all, candidates, kubernetes, results, commit))
 	}
 	if t := tallyOf(results); t[passed] < len(specs) {
 		err = errors.Join(err, fmt.Errorf("%d of %d specs failed, %d did not run", t[failed], len(specs), t[notRun]))
@@ -149,20 +161,30 @@ func (r *run) run(ctx context.Context) error {
 	return err
 }
 
+// built is what a run needs.
+type built struct {
+	programs programs
+	system   system
+	images   []suiteimages.Archive
+}
+
+func (r *run) build(ctx context.Context) (b built, err error) {
+	bin := filepath.Join(r.dir, "bin")
+	if b.programs, err = buildPrograms(ctx, r.dir, bin, r.suite); err != nil {
+		return built{}, err
+	}
+	if b.system, err = r.system(ctx, bin); err != nil {
+		return built{}, err
+	}
+	images := &suiteimages.Builder{Dir: filepath.Join(bin, "images"), Module: r.dir, Progress: os.Stdout}
+	b.images, err = images.Build(ctx)
+	return b, err
+}
+
 // test starts the cluster, runs the specs the requested number of times, and always stops the
 // cluster.
 func (r *run) test(ctx context.Context, specs []string) (results []result, err error) {
-	bin := filepath.Join(r.dir, "bin")
-	programs, err := buildPrograms(ctx, r.dir, bin, r.suite)
-	if err != nil {
-		return nil, err
-	}
-	system, err := r.system(ctx, bin)
-	if err != nil {
-		return nil, err
-	}
-	builder := &suiteimages.Builder{Dir: filepath.Join(bin, "images"), Module: r.dir, Progress: os.Stdout}
-	archives, err := builder.Build(ctx)
+	b, err := r.build(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +196,7 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := system.start(ctx, dir)
+	cluster, err := b.system.start(ctx, dir)
 	defer func() {
 		logs, stopped := cluster.stop()
 		err = errors.Join(err, r.keep(logs))
@@ -187,10 +209,10 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 	if err != nil {
 		return nil, err
 	}
-	if err := cluster.load(ctx, archives); err != nil {
+	if err := cluster.load(ctx, b.images); err != nil {
 		return nil, err
 	}
-	stopMirror, err := mirror(archives, cluster.mirror, cluster.hosts)
+	stopMirror, err := mirror(b.images, cluster.mirror, cluster.hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -204,9 +226,9 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 		}
 		flags := cluster.flags
 		if r.suite == clusterSuite {
-			flags = clusterFlags(cluster.kubeconfig, programs.kubectl, out)
+			flags = clusterFlags(cluster.kubeconfig, b.programs.kubectl, out)
 		}
-		s := suite{programs: programs, dir: cluster.dir, env: cluster.env, flags: flags, processes: r.processes, out: out}
+		s := suite{programs: b.programs, dir: cluster.dir, env: cluster.env, flags: flags, processes: r.processes, out: out}
 		results, err := s.run(ctx, specs)
 		if err != nil {
 			return nil, err
@@ -261,8 +283,8 @@ func (r *run) keep(logs []string) error {
 	return errors.Join(failed...)
 }
 
-// writeDown adds the results to the record and writes docs/conformance.md.
-func (r *run) writeDown(all []string, kubernetes module, results []result, commit string) error {
+// writeDown adds the results to the record and writes docs/conformance.md. candidates are all specs of the suite.
+func (r *run) writeDown(all, candidates []string, kubernetes module, results []result, commit string) error {
 	kindred, upstream, node := filepath.Join(r.dir, "results.json"), filepath.Join(r.dir, "results-upstream.json"), filepath.Join(r.dir, "results-node.json")
 	ours, err := readRecord(kindred)
 	if err != nil {
@@ -282,7 +304,7 @@ func (r *run) writeDown(all []string, kubernetes module, results []result, commi
 	}
 	switch {
 	case r.suite == nodeSuite:
-		agents.add(results, commit, "")
+		agents.addSuite(results, candidates, commit)
 		err = agents.write(node)
 	case r.against == "upstream":
 		theirs.add(results, "", "")

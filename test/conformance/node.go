@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -26,7 +25,7 @@ import (
 // and writes its configuration in its own working directory, and restarts it with sudo and systemctl, for which unit.go stands
 // in.
 
-// kubeletDir is the directory in which the suite looks for the files of the agent.
+// kubeletDir is the directory in which the suite looks for the files of the agent. It is a mount of isolated.go.
 const kubeletDir = "/var/lib/kubelet"
 
 // nodeConfig is the agent's first configuration: that of the suite's own start of a kubelet (e2e_node/services), with the pods'
@@ -52,8 +51,8 @@ type nodeCluster struct{ kindred }
 
 func (n nodeCluster) start(ctx context.Context, dir string) (cluster, error) {
 	nothing := cluster{stop: func() ([]string, error) { return nil, nil }}
-	if _, err := os.Lstat(kubeletDir); !errors.Is(err, fs.ErrNotExist) {
-		return nothing, fmt.Errorf("%s exists: the suite of node agents needs that path for the agent under test", kubeletDir)
+	if !isIsolated() {
+		return nothing, errors.New("the suite of node agents needs namespaces of its own")
 	}
 	pods, config := filepath.Join(dir, "static-pods"), filepath.Join(dir, "kubelet-config")
 	if err := os.Mkdir(pods, 0o755); err != nil {
@@ -74,8 +73,7 @@ func (n nodeCluster) start(ctx context.Context, dir string) (cluster, error) {
 	removed := c.stop
 	c.stop = func() ([]string, error) {
 		agent.close()
-		logs, err := removed()
-		return logs, errors.Join(err, os.RemoveAll(kubeletDir))
+		return removed()
 	}
 	endpoint, err := servers.RuntimeEndpoint(agent.server.Data)
 	if err != nil {

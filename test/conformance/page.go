@@ -76,8 +76,9 @@ func page(version string, all []string, kindred, upstream, agents record, why ca
 const agentsHead = `
 ## Suite of node agents
 
-The latest result of each spec of upstream's suite of node agents (test/e2e_node) that was run, with ` + "`make conformance SUITE=node`" + `, on the
-agent of Kindred's real node. A spec that this machine cannot run skips itself, and is not listed.
+The latest result of each spec of upstream's suite of node agents (test/e2e_node) on the agent of Kindred's real node, from
+` + "`make conformance SUITE=node`" + `: %d passed, %d failed, %d skipped themselves because of this machine or the configuration, and
+%d were not run and are not listed.
 
 | spec | | seen on | s | upstream | why |
 |---|---|---|---:|---|---|
@@ -88,9 +89,18 @@ func writeAgents(b *bytes.Buffer, agents record, why causes) {
 	if len(agents) == 0 {
 		return
 	}
-	b.WriteString(agentsHead)
+	var results, listed []result
 	for _, name := range agents.specs() {
-		writeRow(b, agents[name], latest(nil, name), why)
+		one := agents[name]
+		if results = append(results, one); one.State != notRun || one.Message != "" {
+			listed = append(listed, one)
+		}
+	}
+	t := tallyOf(results)
+	skipped := len(listed) - t[passed] - t[failed]
+	fmt.Fprintf(b, agentsHead, t[passed], t[failed], skipped, t[notRun]-skipped)
+	for _, one := range listed {
+		writeRow(b, one, latest(nil, one.Spec), why)
 	}
 }
 

@@ -95,6 +95,22 @@ func (r record) add(results []result, commit, nodes string) {
 	}
 }
 
+// addSuite is add for a suite of which many specs skip themselves: it records why, and the specs that were never run.
+func (r record) addSuite(results []result, all []string, commit string) {
+	for _, name := range all {
+		if _, known := r[name]; !known {
+			r[name] = result{Spec: name, State: notRun}
+		}
+	}
+	for _, one := range results {
+		if one.State == notRun && one.Message != "" && one.Message != ended && r[one.Spec].State == notRun {
+			one.Commit = commit
+			r[one.Spec] = one
+		}
+	}
+	r.add(results, commit, "")
+}
+
 // specs returns the names of the recorded specs, in order.
 func (r record) specs() []string { return slices.Sorted(maps.Keys(r)) }
 

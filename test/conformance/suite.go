@@ -138,13 +138,16 @@ func resultsOf(report types.Report, specs []string) []result {
 	return results
 }
 
+// ended is the message of a spec that was running when the run was ended.
+const ended = "the run was ended"
+
 func resultOf(name string, spec types.SpecReport) result {
 	r := result{Spec: name, State: notRun, Seconds: spec.RunTime.Round(100 * time.Millisecond).Seconds()}
 	switch {
 	case spec.State.Is(types.SpecStatePassed):
 		r.State = passed
 	case spec.State.Is(types.SpecStateInterrupted | types.SpecStateAborted):
-		r.Message = "the run was ended"
+		r.Message = ended
 	case spec.State.Is(types.SpecStateFailureStates):
 		r.State = failed
 		r.Message = firstLines(spec.FailureMessage())

@@ -1,0 +1,71 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// isolatedEnv is set for the process in the namespaces.
+const isolatedEnv = "CONFORMANCE_ISOLATED"
+
+// isolatedAddress is the address of the machine that the namespaces are. RFC 5737 reserves it for documentation.
+var isolatedAddress = net.IPNet{IP: net.IPv4(192, 0, 2, 1), Mask: net.CIDRMask(24, 32)}
+
+func isIsolated() bool { return os.Getenv(isolatedEnv) != "" }
+
+// isolate runs this program again in new network and mount namespaces. The suite of node agents asks an agent at fixed ports
+// and below a fixed directory, which other clusters on the machine may have.
+func isolate(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), isolatedEnv+"=1")
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	// The mounts of a namespace that is unshared are private.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Unshareflags: unix.CLONE_NEWNS}
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("in namespaces of its own: %w", err)
+	}
+	return nil
+}
+
+// furnish gives the namespaces what a machine has: a network with a default route, an empty directory for the agent, and
+// mounts that pods can propagate.
+func furnish() error {
+	if err := furnishNetwork(); err != nil {
+		return fmt.Errorf("set up the network namespace: %w", err)
+	}
+	if err := os.MkdirAll(kubeletDir, 0o755); err != nil {
+		return err
+	}
+	return errors.Join(
+		os.NewSyscallError("mount", unix.Mount("kubelet", kubeletDir, "tmpfs", 0, "mode=0755")),
+		os.NewSyscallError("mount", unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")),
+	)
+}
+
+func furnishNetwork() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	machine := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}
+	if err := errors.Join(netlink.LinkSetUp(lo), netlink.LinkAdd(machine)); err != nil {
+		return err
+	}
+	if err := errors.Join(netlink.AddrAdd(machine, &netlink.Addr{IPNet: &isolatedAddress}), netlink.LinkSetUp(machine)); err != nil {
+		return err
+	}
+	_, everywhere, _ := net.ParseCIDR("0.0.0.0/0") // a constant
+	return netlink.RouteAdd(&netlink.Route{LinkIndex: machine.Index, Dst: everywhere, Gw: net.IPv4(192, 0, 2, 254)})
+}
