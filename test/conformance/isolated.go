@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
@@ -39,17 +40,14 @@ func isolate(ctx context.Context) error {
 	return nil
 }
 
-// furnish gives the namespaces what a machine has: a network with a default route, an empty directory for the agent, and
-// mounts that pods can propagate.
+// furnish gives the namespaces what a machine has: a network with a default route, a directory for the agent's, which must not
+// exist, and mounts that pods can propagate.
 func furnish() error {
 	if err := furnishNetwork(); err != nil {
 		return fmt.Errorf("set up the network namespace: %w", err)
 	}
-	if err := os.MkdirAll(kubeletDir, 0o755); err != nil {
-		return err
-	}
 	return errors.Join(
-		os.NewSyscallError("mount", unix.Mount("kubelet", kubeletDir, "tmpfs", 0, "mode=0755")),
+		os.NewSyscallError("mount", unix.Mount("lib", filepath.Dir(kubeletDir), "tmpfs", 0, "mode=0755")),
 		os.NewSyscallError("mount", unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")),
 	)
 }
@@ -59,7 +57,8 @@ func furnishNetwork() error {
 	if err != nil {
 		return err
 	}
-	machine := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}
+	// The other end leads nowhere. Not all kernels have dummy interfaces.
+	machine := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "nowhere"}
 	if err := errors.Join(netlink.LinkSetUp(lo), netlink.LinkAdd(machine)); err != nil {
 		return err
 	}

@@ -25,7 +25,8 @@ import (
 // and writes its configuration in its own working directory, and restarts it with sudo and systemctl, for which unit.go stands
 // in.
 
-// kubeletDir is the directory in which the suite looks for the files of the agent. It is a mount of isolated.go.
+// kubeletDir is the directory in which the suite looks for the files of the agent. It is a link to the agent's own directory, in a
+// file system of furnish.
 const kubeletDir = "/var/lib/kubelet"
 
 // nodeConfig is the agent's first configuration: that of the suite's own start of a kubelet (e2e_node/services), with the pods'
