@@ -94,7 +94,10 @@ var recipes = []recipe{
 	// A stand-in: the version whose source Debian has.
 	{
 		Name: suite + "busybox:1.37.0-2", OnBusybox: true,
-		Layers: []layer{{"busybox", []source{busybox{"bin/busybox"}}}},
+		Layers: []layer{{"busybox", []source{
+			busybox{"bin/busybox"},
+			link{"bin/nmeter", "busybox"}, // Debian's has no nmeter, with which specs print milliseconds
+		}}},
 		Config: v1.Config{Cmd: []string{"sh"}, Env: []string{images.SystemPath}, Labels: versioned("1.37.0-2")},
 	},
 	// A stand-in: the program of Kindred's own sandboxes, which waits and reaps as upstream's does.
