@@ -14,7 +14,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// summaries is how often the summary is read.
+// summaries is the number of times that the summary is read.
 const summaries = 20
 
 // summaryLatency returns the median time, in ms, of /stats/summary of a node full of pods, read through the API server.

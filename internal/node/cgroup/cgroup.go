@@ -65,7 +65,7 @@ type Manager struct {
 	// Unlimited reports whether the CPU limit of a pod is not enforced, because it has CPUs of its own. If it is nil, all
 	// are enforced. It is set before the first pod.
 	Unlimited func(uid types.UID) bool
-	// PodPIDs is how many processes and threads each pod may have; 0 or less for any number. It is set before the first pod.
+	// PodPIDs limits the processes and threads of each pod; 0 or less is no limit. It is set before the first pod.
 	PodPIDs int64
 
 	parent string
