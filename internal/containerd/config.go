@@ -105,6 +105,18 @@ func (s settings) render(v version) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// handler is an OCI runtime that pods can choose with a RuntimeClass.
+type handler struct{ Name, Binary string }
+
+// Handlers returns the OCI runtimes that are installed.
+func (s settings) Handlers() []handler {
+	all := []handler{{"runc", s.Runc}}
+	if s.Crun != "" {
+		all = append(all, handler{"crun", s.Crun})
+	}
+	return all
+}
+
 func configTemplate(name, text string) *template.Template {
 	return template.Must(template.New(name).Funcs(template.FuncMap{"q": strconv.Quote}).Parse(text))
 }
@@ -154,22 +166,14 @@ var configV2 = configTemplate("config version 2", "version = 2\n"+configHead+`
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = {{q .Snapshotter}}
     default_runtime_name = "runc"
+{{- range .Handlers}}
 
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{{.Name}}]
       runtime_type = "io.containerd.runc.v2"
 
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-        BinaryName = {{q .Runc}}
-        Root = {{printf "%s/runc" .State | q}}
-        SystemdCgroup = false
-{{- if .Crun}}
-
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.crun]
-      runtime_type = "io.containerd.runc.v2"
-
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.crun.options]
-        BinaryName = {{q .Crun}}
-        Root = {{printf "%s/crun" .State | q}}
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{{.Name}}.options]
+        BinaryName = {{q .Binary}}
+        Root = {{printf "%s/%s" $.State .Name | q}}
         SystemdCgroup = false
 {{- end}}
 `)
@@ -202,22 +206,14 @@ var configV3 = configTemplate("config version 3", "version = 3\n"+configHead+`
 
   [plugins.'io.containerd.cri.v1.runtime'.containerd]
     default_runtime_name = "runc"
+{{- range .Handlers}}
 
-    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{{.Name}}]
       runtime_type = "io.containerd.runc.v2"
 
-      [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
-        BinaryName = {{q .Runc}}
-        Root = {{printf "%s/runc" .State | q}}
-        SystemdCgroup = false
-{{- if .Crun}}
-
-    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.crun]
-      runtime_type = "io.containerd.runc.v2"
-
-      [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.crun.options]
-        BinaryName = {{q .Crun}}
-        Root = {{printf "%s/crun" .State | q}}
+      [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{{.Name}}.options]
+        BinaryName = {{q .Binary}}
+        Root = {{printf "%s/%s" $.State .Name | q}}
         SystemdCgroup = false
 {{- end}}
 
