@@ -66,10 +66,7 @@ spec:
 		for i, ip := range clusterIPs {
 			for _, address := range []string{net.JoinHostPort(ip, "80"), net.JoinHostPort(node[i], nodePort)} {
 				s.eventually("both pods answer at "+address, func() error {
-					if who := s.answers(address); len(who) != 2 {
-						return fmt.Errorf("answers of %v", who)
-					}
-					return nil
+					return bothAnswer(address)
 				})
 			}
 		}
@@ -109,8 +106,8 @@ spec: {podSelector: {matchLabels: {app: who}}, policyTypes: [Ingress]}
 
 	s.cluster.kill(t)
 	for _, ip := range clusterIPs {
-		if who := s.answers(net.JoinHostPort(ip, "80")); len(who) != 2 {
-			t.Errorf("%s without the process: answers of %v, want both pods", ip, who)
+		if err := bothAnswer(net.JoinHostPort(ip, "80")); err != nil {
+			t.Errorf("without the process: %v", err)
 		}
 	}
 	s.cluster.again(t)

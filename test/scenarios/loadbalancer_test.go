@@ -44,10 +44,7 @@ spec:
 	}
 	s.kubectl("rollout", "status", "deployment/who", "--timeout=60s")
 	s.eventually("both pods answer", func() error {
-		if who := s.answers(first + ":" + port); len(who) != 2 {
-			return fmt.Errorf("answers of %v", who)
-		}
-		return nil
+		return bothAnswer(first + ":" + port)
 	})
 	balancer("second")
 	s.eventually("an event names the Service that has the port", func() error {
@@ -112,10 +109,7 @@ spec:
 			t.Errorf("address %d of %v is not of the pool %s", i, addresses, pool)
 		}
 		s.eventually(addresses[i]+" answers", func() error {
-			if who := s.answers(net.JoinHostPort(addresses[i], "80")); len(who) != 2 {
-				return fmt.Errorf("answers of %v", who)
-			}
-			return nil
+			return bothAnswer(net.JoinHostPort(addresses[i], "80"))
 		})
 	}
 	if proxies := machine("ip -6 neigh show proxy").run(t); !strings.Contains(proxies, addresses[1]+" dev kin-pools") {
@@ -166,10 +160,7 @@ func TestLoadBalancerPool(t *testing.T) {
 	before := addresses()
 	for _, a := range strings.Fields(before) {
 		s.eventually(a+" answers", func() error {
-			if who := s.answers(a); len(who) != 2 {
-				return fmt.Errorf("answers of %v", who)
-			}
-			return nil
+			return bothAnswer(a)
 		})
 	}
 	s.cluster.kill(t)

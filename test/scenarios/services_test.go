@@ -55,19 +55,20 @@ func fetch(address string) (string, error) {
 	return strings.TrimSpace(string(body)), err
 }
 
-// answers returns which pods answer 20 requests.
-func (s *session) answers(address string) map[string]int {
-	s.Helper()
+// bothAnswer sends 20 requests, and returns an error unless each is answered, and both pods of backends answer some.
+func bothAnswer(address string) error {
 	who := map[string]int{}
 	for range 20 {
 		body, err := fetch(address)
 		if err != nil {
-			s.Errorf("%s: %v", address, err)
-			return who
+			return fmt.Errorf("%s: %w", address, err)
 		}
 		who[body]++
 	}
-	return who
+	if len(who) != 2 {
+		return fmt.Errorf("%s: answers of %v, want both pods", address, who)
+	}
+	return nil
 }
 
 // TestServiceTraffic: a Service is reached by its ClusterIP and node port, from pods and from the machine. Its
@@ -83,14 +84,11 @@ func TestServiceTraffic(t *testing.T) {
 	nodePort := s.jsonpath("{.spec.ports[0].nodePort}", "service", "who")
 
 	s.eventually("both pods are endpoints", func() error {
-		if who := s.answers(ip); len(who) != 2 {
-			return fmt.Errorf("answers of %v", who)
-		}
-		return nil
+		return bothAnswer(ip)
 	})
 	for _, address := range []string{"127.0.0.1:" + nodePort, s.jsonpath("{.status.addresses[0].address}", "node", s.nodes()[0]) + ":" + nodePort} {
-		if who := s.answers(address); len(who) != 2 {
-			t.Errorf("%s: answers of %v, want both pods", address, who)
+		if err := bothAnswer(address); err != nil {
+			t.Error(err)
 		}
 	}
 	fromPod := "for i in $(seq 20); do wget -q -O - http://" + ip + "; done | sort -u | wc -l"
@@ -107,12 +105,12 @@ func TestServiceTraffic(t *testing.T) {
 	}
 	defer kept.Close()
 	s.cluster.kill(t)
-	if who := s.answers(ip); len(who) != 2 {
-		t.Errorf("without the process: answers of %v, want both pods", who)
+	if err := bothAnswer(ip); err != nil {
+		t.Errorf("without the process: %v", err)
 	}
 	s.cluster.again(t)
-	if who := s.answers("127.0.0.1:" + nodePort); len(who) != 2 {
-		t.Errorf("after the restart: answers of %v, want both pods", who)
+	if err := bothAnswer("127.0.0.1:" + nodePort); err != nil {
+		t.Errorf("after the restart: %v", err)
 	}
 	fmt.Fprint(kept, "GET / HTTP/1.0\r\n\r\n")
 	_ = kept.SetReadDeadline(time.Now().Add(5 * time.Second))
