@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/node/config"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/static"
 )
 
@@ -29,7 +30,7 @@ type Options struct {
 	Decode static.Decode
 	// Endpoint is the CRI endpoint of the runtime and its images, as in unix:///run/containerd/containerd.sock.
 	Endpoint string
-	// RootDir has the volumes, logs and files of pods. Its file system must allow mounts.
+	// RootDir has the volumes and files of pods, except their logs. Its file system must allow mounts.
 	RootDir string
 	// LoopFiles is the directory of the files that block volumes of the local-path class consist of;
 	// they are attached as loop devices. If empty, none is.
@@ -82,6 +83,11 @@ type Options struct {
 	Recorder record.EventRecorder
 
 	alone bool // there is no API
+}
+
+// layout names the files of pods.
+func (o Options) layout() rootdir.Layout {
+	return rootdir.Layout{Root: o.RootDir, Logs: o.Config.PodLogsDir, Links: rootdir.ContainerLogsDir}
 }
 
 func (o Options) withDefaults() (Options, error) {
