@@ -15,7 +15,6 @@ import (
 	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/machine"
-	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
 func newReset() *cobra.Command {
@@ -53,7 +52,7 @@ func reset(cmd *cobra.Command, layout datadir.Layout) error {
 	if err := stopContainers(cmd.Context(), layout); err != nil {
 		return errors.Join(fmt.Errorf("nothing was removed, because not all containers could be stopped: %w", err), lock.Release())
 	}
-	if err := errors.Join(rootdir.RemoveLogs(layout.Node()), unlink(layout)); err != nil {
+	if err := errors.Join(machine.RemoveLogs(layout), unlink(layout)); err != nil {
 		return errors.Join(err, lock.Release())
 	}
 	if err := errors.Join(os.RemoveAll(layout.Run()), lock.Remove()); err != nil {
