@@ -15,7 +15,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 )
 
 // TestRealFeatures runs pods that use features of the runtime. Which of these it has depends on the installed containerd and
