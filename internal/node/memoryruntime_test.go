@@ -28,6 +28,7 @@ type memoryRuntime struct {
 	sandboxes  map[string]*memorySandbox
 	containers map[string]*memoryContainer
 	images     map[string]bool
+	problems   []string // what no agent may do
 }
 
 type memorySandbox struct {
@@ -71,13 +72,24 @@ func (r *memoryRuntime) RunPodSandbox(_ context.Context, request *runtimeapi.Run
 	defer r.mu.Unlock()
 	now, id := r.next("sandbox")
 	c := request.Config
+	users := c.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions().GetUids()
+	for _, other := range r.sandboxes {
+		if other.State != runtimeapi.PodSandboxState_SANDBOX_READY {
+			continue
+		}
+		if other.Metadata.Name == c.Metadata.Name {
+			r.problems = append(r.problems, "a second sandbox for "+c.Metadata.Name)
+		} else if len(users) > 0 && len(other.users) > 0 && users[0].HostId == other.users[0].HostId {
+			r.problems = append(r.problems, fmt.Sprintf("%s and %s have the same users", c.Metadata.Name, other.Metadata.Name))
+		}
+	}
 	r.sandboxes[id] = &memorySandbox{
 		PodSandboxStatus: &runtimeapi.PodSandboxStatus{
 			Id: id, Metadata: c.Metadata, State: runtimeapi.PodSandboxState_SANDBOX_READY, CreatedAt: now,
 			Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "192.0.2.1"}, Labels: c.Labels, Annotations: c.Annotations,
 			Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: c.GetLinux().GetSecurityContext().GetNamespaceOptions()}},
 		},
-		users: c.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions().GetUids(),
+		users: users,
 	}
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: id}, nil
 }
@@ -144,6 +156,10 @@ func (r *memoryRuntime) CreateContainer(_ context.Context, request *runtimeapi.C
 	for _, other := range r.containers {
 		if other.sandbox == request.PodSandboxId && other.Metadata.Name == c.Metadata.Name && other.Metadata.Attempt == c.Metadata.Attempt {
 			return nil, status.Error(codes.AlreadyExists, "the name is reserved")
+		}
+		if other.Metadata.Name == c.Metadata.Name && r.sandboxes[other.sandbox].Metadata.Name == request.SandboxConfig.Metadata.Name &&
+			other.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
+			r.problems = append(r.problems, "a second run of "+c.Metadata.Name)
 		}
 	}
 	now, id := r.next(c.Metadata.Name)
@@ -261,6 +277,13 @@ func (r *memoryRuntime) ListImages(context.Context, *runtimeapi.ListImagesReques
 
 func imageOf(name string) *runtimeapi.Image {
 	return &runtimeapi.Image{Id: name, RepoTags: []string{name}, Spec: &runtimeapi.ImageSpec{Image: name}, Size: 1}
+}
+
+// found returns what agents have done that none may do.
+func (r *memoryRuntime) found() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.problems
 }
 
 // has lists the sandboxes and containers, in the order of their names and attempts.

@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,7 +22,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -33,7 +38,7 @@ import (
 var errKilled = errors.New("the agent was killed")
 
 // lifetime is the life of one agent. It ends at a change that the agent makes outside of itself: a request to the runtime
-// that changes something, a write of a pod to the API, or an event.
+// that changes something, a write of a pod to the API, or an event about a pod.
 type lifetime struct {
 	left  int  // changes until the end; negative: it does not end
 	after bool // the last change takes effect, and its agent does not learn that
@@ -77,8 +82,10 @@ func (l *lifetime) change(what string, do func() error) error {
 }
 
 // Event implements record.EventRecorder.
-func (l *lifetime) Event(_ runtime.Object, _, reason, _ string) {
-	_ = l.change("event "+reason, func() error { return nil })
+func (l *lifetime) Event(of runtime.Object, _, reason, _ string) {
+	if ref, ok := of.(*v1.ObjectReference); ok && ref.Kind == "Pod" {
+		_ = l.change("event "+reason, func() error { return nil })
+	}
 }
 
 // Eventf implements record.EventRecorder.
@@ -98,6 +105,7 @@ type mortals struct {
 	api     *fake.Clientset
 	runtime *memoryRuntime
 	options Options
+	first   *lifetime
 	sockets string // their directory; the names of sockets must be short
 
 	mu      sync.Mutex
@@ -116,10 +124,34 @@ func newMortals(t *testing.T) *mortals {
 	}
 	dir := t.TempDir()
 	parent := fmt.Sprintf("/kindred-mortal-%x", sha256.Sum256([]byte(dir)))[:24]
-	m := &mortals{T: t, api: versioned(fake.NewClientset()), runtime: newMemoryRuntime(), options: Options{
+	m := &mortals{T: t, first: newLifetime(), api: versioned(fake.NewClientset()), runtime: newMemoryRuntime(), options: Options{
 		Name: nodeName, RootDir: filepath.Join(dir, "node"), Owner: "owner", CgroupParent: parent,
 		IPs: []string{"127.0.0.1"}, ClusterDNS: []string{"10.0.0.10"}, Version: "v1.37.1", Config: config.Default(),
 	}}
+	// Whether the machine's disk is full does not matter here.
+	m.options.Config.EvictionHard = map[string]string{}
+	m.options.Config.ImageGCHighThresholdPercent = new(int32(100))
+	m.api.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if o, err := meta.Accessor(action.(clienttesting.CreateAction).GetObject()); err == nil && o.GetUID() == "" {
+			o.SetUID(uuid.NewUUID())
+		}
+		return false, nil, nil
+	})
+	m.api.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		d := action.(clienttesting.DeleteAction)
+		if p := d.GetDeleteOptions().Preconditions; p != nil && p.UID != nil {
+			return m.conflict(d.GetName(), *p.UID)
+		}
+		return false, nil, nil
+	})
+	m.api.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := action.(clienttesting.PatchAction)
+		var p v1.Pod
+		if err := json.Unmarshal(patch.GetPatch(), &p); err != nil {
+			return true, nil, err
+		}
+		return m.conflict(patch.GetName(), p.UID)
+	})
 	var err error
 	if m.sockets, err = os.MkdirTemp("", "cri"); err != nil {
 		t.Fatal(err)
@@ -132,6 +164,17 @@ func newMortals(t *testing.T) *mortals {
 	})
 	return m
 }
+
+// conflict refuses a request for a pod with another UID, as an API does.
+func (m *mortals) conflict(name string, uid types.UID) (bool, runtime.Object, error) {
+	o, err := m.api.Tracker().Get(podsResource, "default", name)
+	if err != nil || o.(*v1.Pod).UID == uid {
+		return false, nil, nil
+	}
+	return true, nil, apierrors.NewConflict(podsResource.GroupResource(), name, errors.New("the UID is another one"))
+}
+
+var podsResource = v1.SchemeGroupVersion.WithResource("pods")
 
 // cgroupDirs returns the directories of a cgroup and of those below it, the lowest first.
 func cgroupDirs(name string) (dirs []string) {
@@ -162,9 +205,10 @@ func (m *mortals) cgroupLimits() string {
 	return strings.Join(lines, "\n")
 }
 
-// start runs agents until stopAll, one after another, the first with this lifetime.
-func (m *mortals) start(first *lifetime) {
+// start runs agents until stopAll, one after another.
+func (m *mortals) start() {
 	m.Helper()
+	first := m.first
 	ctx, cancel := context.WithCancel(context.Background())
 	m.stopped, m.stop = make(chan struct{}), cancel
 	ready := make(chan struct{})
@@ -245,6 +289,9 @@ const deathThroes = 20 * time.Millisecond
 
 // stopAll stops the agent that runs.
 func (m *mortals) stopAll() {
+	if m.stop == nil {
+		return
+	}
 	m.stop()
 	<-m.stopped
 	for _, bury := range m.dead {
@@ -294,13 +341,15 @@ func killed(t *testing.T, fewest int, prepare, story func(*mortals), outcome fun
 	tell := func(left int, after bool) (text string, died bool) {
 		t.Run(fmt.Sprintf("change %d, after it %t", left, after), func(t *testing.T) {
 			m := newMortals(t)
-			first := newLifetime()
-			m.start(first)
+			first := m.first
 			defer m.stopAll()
 			prepare(m)
 			m.arm(left, after)
 			story(m)
 			text = outcome(m)
+			for _, problem := range m.runtime.found() {
+				t.Error(problem)
+			}
 			first.mu.Lock()
 			defer first.mu.Unlock()
 			if died = first.over; died {
