@@ -55,7 +55,7 @@ func (c containerCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	if snapshot.Node != nil {
 		interfaces, _, _ := machineInterfaces() // without them, there are no metrics about them
-		write(row{Measured: snapshot.Node, interfaces: interfaces, started: bootTime(snapshot.Time), labels: []string{"", "/", "", "", "", ""}})
+		write(row{Measured: snapshot.Node, interfaces: interfaces, started: BootTime(snapshot.Time), labels: []string{"", "/", "", "", "", ""}})
 	}
 	if m := snapshot.AllPods; m != nil {
 		write(row{Measured: m, labels: []string{"", m.Cgroup, "", "", "", ""}})

@@ -93,8 +93,8 @@ func machineSwap(at time.Time) *statsapi.SwapStats {
 	}
 }
 
-// bootTime returns when the machine was started.
-func bootTime(now time.Time) time.Time {
+// BootTime returns when the machine was started.
+func BootTime(now time.Time) time.Time {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {
 		return time.Time{}
