@@ -49,6 +49,8 @@ type hierarchy interface {
 	// sample returns what the processes of the cgroup and of its children use, and allLimits what they may use.
 	sample(path string) (Sample, error)
 	allLimits(path string) Limits
+	// io returns the use of block devices, without their names.
+	io(path string) []DeviceIO
 	// child returns the cgroup of a container in that of its pod.
 	child(path, id string) (string, error)
 	// memoryDir and pids return the directory of the controller memory, and pids.

@@ -68,8 +68,10 @@ func (r *report) systemContainers() []statsapi.ContainerStats {
 			Name: statsapi.SystemContainerPods, StartTime: metav1.NewTime(BootTime(m.Time)), CPU: cpuOf(m), Memory: memoryOf(m, r.options.Memory), IO: ioOf(m), Swap: swapOf(m),
 		})
 	}
-	if own := ownProcess(r.snapshot.Time, r.started); own != nil {
-		all = append(all, *own)
+	if m := r.snapshot.Own; m != nil {
+		all = append(all, statsapi.ContainerStats{
+			Name: statsapi.SystemContainerKubelet, StartTime: metav1.NewTime(r.started), CPU: cpuOf(m), Memory: memoryOf(m, 0),
+		})
 	}
 	return all
 }
