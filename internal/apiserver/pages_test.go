@@ -12,8 +12,9 @@ import (
 // TestPages: the server has the pages of all components of Kubernetes, for the monitoring of the cluster.
 func TestPages(t *testing.T) {
 	for path, want := range map[string][]string{
-		"/statusz": {"apiserver statusz", "Go version", "Paths", "/healthz"},
-		"/flagz":   {"apiserver flagz", "secure-port 0"},
+		"/metrics/slis": {"kubernetes_healthcheck{"},
+		"/statusz":      {"apiserver statusz", "Go version", "Paths", "/healthz"},
+		"/flagz":        {"apiserver flagz", "secure-port"},
 	} {
 		got := server.do(t, server.admin, "GET", path, "", "Accept", "text/plain")
 		for _, part := range want {

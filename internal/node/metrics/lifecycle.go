@@ -10,8 +10,8 @@ import (
 	compbasemetrics "k8s.io/component-base/metrics"
 )
 
-// lifecycle are the metrics of how pods start and end, and of the node's own start and end.
-type lifecycle struct {
+// podLifecycle are the metrics of how pods start and end, and of the node's own start and end.
+type podLifecycle struct {
 	slis                                 *compbasemetrics.HistogramVec
 	firstNetworkPod                      *compbasemetrics.Gauge
 	hasNetworkPod                        atomic.Bool
@@ -27,7 +27,7 @@ type lifecycle struct {
 }
 
 func (m *Metrics) addLifecycle() {
-	r, l := m.registry, &m.lifecycle
+	r, l := m.registry, &m.podLifecycle
 	l.slis = histograms(r, "pod_start_sli_duration_seconds", "Time from the creation of a pod until all its containers run, without image pulls and init containers.", startBuckets)
 	l.firstNetworkPod = gauge(r, "first_network_pod_start_sli_duration_seconds", "Like pod_start_sli_duration_seconds, of the first pod that is not in the host's network.")
 	l.workerStart = histogram(r, "pod_worker_start_duration_seconds", "Time from when the node's agent saw a pod until its worker started.", compbasemetrics.DefBuckets)

@@ -42,7 +42,7 @@ type Metrics struct {
 	probeResults                              *compbasemetrics.CounterVec
 	probeDuration                             *compbasemetrics.HistogramVec
 
-	lifecycle
+	podLifecycle
 	storage
 	managers
 }
