@@ -56,6 +56,7 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 		RuntimeConfig:   o.RuntimeConfig,
 		ReserveDisk:     o.ReserveDisk,
 		Version:         o.Version,
+		Flags:           o.Flags,
 		Clock:           o.Clock,
 		Progress:        o.Progress,
 		Notice:          o.Notice,

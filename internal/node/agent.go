@@ -130,6 +130,7 @@ func New(options Options) (*Agent, error) {
 	}
 	cgroups.PodPIDs = *options.Config.PodPidsLimit
 	counted := metrics.New(options.Name, cgroups.Version(), options.Clock)
+	cgroups.Observe = counted.CgroupOperation
 	service, images = counted.Runtime(service), counted.Images(images)
 	a := &Agent{
 		options: options, runtime: service, images: images, records: records, ready: make(chan struct{}),
@@ -139,8 +140,11 @@ func New(options Options) (*Agent, error) {
 	}
 	a.sampler = a.newSampler(machine)
 	counted.Register(metrics.NewStateCollector(a.state))
+	if options.Requests != nil {
+		counted.Register(options.Requests)
+	}
 	a.registration = &registration{
-		options: options, changed: make(chan struct{}, 1),
+		options: options, changed: make(chan struct{}, 1), startup: counted.Startup(sampler.BootTime(options.Clock.Now())),
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
 	if err := a.openResources(); err != nil {
@@ -162,7 +166,7 @@ func New(options Options) (*Agent, error) {
 	a.pods.OnRemoved(a.static.Removed)
 	a.shutdown = shutdown.New(shutdown.Options{
 		Config: &options.Config.KubeletConfiguration, Connect: shutdown.Connect, Pods: a.pods, Clock: options.Clock,
-		Changed: a.registration.check, Event: a.nodeEvent,
+		Changed: a.registration.check, Event: a.nodeEvent, Observe: counted.ShuttingDown,
 	})
 	a.registration.reporter.shutdown = a.shutdown.Problem
 	return a, a.watchPressure()
@@ -232,7 +236,7 @@ func (a *Agent) join(ctx context.Context, running *sync.WaitGroup, ready chan st
 	running.Go(func() {
 		server := &podresources.Server{
 			Lookup: a.Lookup(), Claims: a.claims.Resources, Clock: a.options.Clock,
-			Resources: a.assigned.Resources, Allocatable: a.assigned.AllocatableResources,
+			Resources: a.assigned.Resources, Allocatable: a.assigned.AllocatableResources, Requested: a.metrics.PodResourcesRequest,
 		}
 		server.Run(ctx, rootdir.Layout{Root: a.options.RootDir}.PodResourcesSocket())
 	})

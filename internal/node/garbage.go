@@ -30,6 +30,7 @@ func (a *Agent) imageGarbage(images *image.Manager) *garbage.Images {
 		Wanted:  a.wantedImages,
 		Prune:   images.PruneRecords,
 		Event:   a.nodeEvent,
+		Removed: a.metrics.ImageRemoved,
 		File:    rootdir.Layout{Root: o.RootDir}.ImageUsageFile(),
 	})
 }

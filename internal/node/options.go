@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/node/config"
+	"github.com/kindred-project/kindred/internal/node/metrics"
 	"github.com/kindred-project/kindred/internal/node/static"
 )
 
@@ -78,6 +79,8 @@ type Options struct {
 	Version string
 	// Clock defaults to the real clock.
 	Clock clock.WithTicker
+	// Requests counts the requests of Client, if set.
+	Requests *metrics.Requests
 	// Recorder records events. Defaults to one that writes them through Client, or to the log.
 	Recorder record.EventRecorder
 

@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/apimachinery/lease"
 	"k8s.io/klog/v2"
+
+	"github.com/kindred-project/kindred/internal/node/metrics"
 )
 
 // The beta labels, which upstream still sets as well.
@@ -39,7 +41,8 @@ type registration struct {
 	options  Options
 	reporter *reporter
 	record   func(eventType, reason, message string)
-	changed  chan struct{} // something that the status shows has changed
+	startup  *metrics.Startup // nil in tests that do not need it
+	changed  chan struct{}    // something that the status shows has changed
 
 	mu   sync.Mutex
 	node *v1.Node  // the newest that the API returned
@@ -124,12 +127,15 @@ func (s *registration) setLeaseOwner(lease *coordinationv1.Lease) error {
 
 // tryRegister makes sure that the Node exists and has its labels and annotation.
 func (s *registration) tryRegister(ctx context.Context) error {
+	s.startup.Attempted()
 	nodes := s.options.Client.CoreV1().Nodes()
 	node, err := nodes.Get(ctx, s.options.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		fresh := s.initial()
 		fresh.Status = s.reporter.status(ctx, &fresh.Status, s.options.Clock.Now())
-		node, err = nodes.Create(ctx, fresh, metav1.CreateOptions{})
+		if node, err = nodes.Create(ctx, fresh, metav1.CreateOptions{}); err == nil {
+			s.startup.Registered()
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("get or create node: %w", err)
@@ -189,6 +195,7 @@ func (s *registration) keepStatus(ctx context.Context, ready func()) {
 			klog.FromContext(ctx).Error(err, "Cannot write the node's status, will retry", "node", s.options.Name)
 		}
 		if isReady {
+			s.startup.Ready()
 			ready()
 			pause = s.options.Config.NodeStatusUpdateFrequency.Duration
 		}

@@ -116,7 +116,7 @@ func (a *Agent) RunningPods(ctx context.Context) ([]*v1.Pod, error) {
 
 // state returns what is the case on the node, for its metrics.
 func (a *Agent) state() metrics.State {
-	s := metrics.State{Containers: map[string]int{}, Now: a.options.Clock.Now()}
+	s := metrics.State{Containers: map[string]int{}, WantedVolumes: map[string]int{}, MountedVolumes: map[string]int{}, Now: a.options.Clock.Now()}
 	if a.options.ServerCertificate != nil {
 		s.ServerCertificate = a.options.ServerCertificate()
 	}
@@ -129,6 +129,9 @@ func (a *Agent) state() metrics.State {
 		s.DesiredPods[static]++
 		if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
 			s.ActivePods[static]++
+			if a.volumes != nil {
+				a.volumes.Count(p, s.WantedVolumes, s.MountedVolumes)
+			}
 		}
 		s.EphemeralContainers += len(p.Spec.EphemeralContainers)
 		last := a.view.Last(p.UID)
@@ -143,6 +146,9 @@ func (a *Agent) state() metrics.State {
 		}
 	}
 	s.Volumes, s.Logs = a.sampler.Volumes()
+	s.WorkingPods = workingPods(a.pods.Working())
+	s.SharedCPUs, s.ExclusiveCPUs = a.assigned.CPUs()
+	s.Claims = a.records.InUse()
 	return s
 }
 

@@ -57,6 +57,8 @@ type hierarchy interface {
 	// sample returns what the processes of the cgroup and of its children use, and allLimits what they may use.
 	sample(path string) (Sample, error)
 	allLimits(path string) Limits
+	// io returns the use of block devices, without their names.
+	io(path string) []DeviceIO
 	// child returns the cgroup of a container in that of its pod.
 	child(path, id string) (string, error)
 	// memoryDir and pids return the directory of the controller memory, and pids.
@@ -75,6 +77,9 @@ type Manager struct {
 	Unlimited func(uid types.UID) bool
 	// PodPIDs limits the processes and threads of each pod; 0 or less is no limit. It is set before the first pod.
 	PodPIDs int64
+	// Observe is called, if set, when an operation begins on the cgroup of a pod ("create", "update" or "destroy"), and what it
+	// returns when the operation ends. It is set before the first pod.
+	Observe func(operation string) (done func())
 
 	parent string
 	tree   hierarchy
@@ -164,6 +169,7 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 	}
 	class := qos.GetPodQOS(p)
 	path := m.path(class, p.UID)
+	defer m.observe(m.operation(path))()
 	limits := limitsOf(p, class)
 	if m.Unlimited != nil && m.Unlimited(p.UID) {
 		limits.CpuQuota = 0
@@ -194,12 +200,28 @@ func (m *Manager) Remove(uid types.UID) error {
 	if m.tree == nil {
 		return nil
 	}
+	defer m.observe("destroy")()
 	var errs []error
 	for _, class := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {
 		errs = append(errs, m.tree.remove(m.path(class, uid)))
 	}
 	errs = append(errs, m.shareBurstable(uid, 0))
 	return errors.Join(errs...)
+}
+
+func (m *Manager) observe(operation string) (done func()) {
+	if m.Observe == nil {
+		return func() {}
+	}
+	return m.Observe(operation)
+}
+
+// operation returns the name of what Ensure does.
+func (m *Manager) operation(path string) string {
+	if _, err := os.Stat(m.tree.memoryDir(path)); err != nil {
+		return "create"
+	}
+	return "update"
 }
 
 func (m *Manager) path(class v1.PodQOSClass, uid types.UID) string {

@@ -33,7 +33,9 @@ type Snapshot struct {
 	Time time.Time
 	// Node and AllPods are nil if they cannot be measured.
 	Node, AllPods *Measured
-	Pods          []PodSnapshot
+	// Own is the process of the agent; nil if it cannot be measured.
+	Own  *Measured
+	Pods []PodSnapshot
 	// Err is why the snapshot is incomplete.
 	Err error
 }
@@ -65,6 +67,7 @@ func (s *Snapshot) each(f func(*Measured)) {
 	}
 	visit(s.Node)
 	visit(s.AllPods)
+	visit(s.Own)
 	for i := range s.Pods {
 		visit(s.Pods[i].Usage)
 		visit(s.Pods[i].SandboxUsage)
@@ -91,6 +94,7 @@ func (s *Sampler) take(ctx context.Context, network bool) *Snapshot {
 	if err == nil {
 		snapshot.Node = &Measured{Sample: machine, Cgroup: "/", Time: snapshot.Time, Whole: true}
 	}
+	snapshot.Own = ownProcess(snapshot.Time)
 	if parent := o.Cgroups.Parent(); parent != "" {
 		snapshot.AllPods = s.measure(parent)
 	}
