@@ -20,7 +20,6 @@ func (r *reporter) lacks() string {
 		{unserved.ImageVolumes, noImageVolumes(r.version) != nil},
 		{unserved.RecursiveReadOnlyMounts, isContainerdBefore(r.version, 2, 0)},
 		{unserved.SELinux, !r.machine.seLinux},
-		{unserved.StopSignals, isContainerdBefore(r.version, 2, 3)},
 		{unserved.UserNamespaces, isContainerdBefore(r.version, 2, 0)},
 	} {
 		if feature.lacking {

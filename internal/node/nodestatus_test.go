@@ -44,10 +44,10 @@ func TestOldRuntimes(t *testing.T) {
 		images, cdi   bool
 		lacks         string
 	}{
-		{"containerd", "1.6.20~ds1", false, false, "image-volumes,recursive-read-only-mounts,stop-signals,user-namespaces"},
-		{"containerd", "1.7.24", false, true, "image-volumes,recursive-read-only-mounts,stop-signals,user-namespaces"},
-		{"containerd", "v2.0.5", false, true, "image-volumes,stop-signals"},
-		{"containerd", "v2.1.0", true, true, "stop-signals"},
+		{"containerd", "1.6.20~ds1", false, false, "image-volumes,recursive-read-only-mounts,user-namespaces"},
+		{"containerd", "1.7.24", false, true, "image-volumes,recursive-read-only-mounts,user-namespaces"},
+		{"containerd", "v2.0.5", false, true, "image-volumes"},
+		{"containerd", "v2.1.0", true, true, ""},
 		{"containerd", "2.4.2+unknown", true, true, ""},
 		{"containerd", "devel", true, true, ""},
 		{"cri-o", "1.33.0", true, true, ""},

@@ -107,7 +107,7 @@ func TestNodeRegisters(t *testing.T) {
 	}
 	annotations := map[string]string{
 		"volumes.kubernetes.io/controller-managed-attach-detach": "true",
-		"kindred.dev/lacks": "apparmor,image-volumes,recursive-read-only-mounts,selinux,stop-signals,user-namespaces",
+		"kindred.dev/lacks": "apparmor,image-volumes,recursive-read-only-mounts,selinux,user-namespaces",
 	}
 	if diff := cmp.Diff(annotations, node.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)

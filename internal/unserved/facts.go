@@ -27,8 +27,6 @@ var (
 		Effect: "none, if no node has SELinux; also in containers"}
 	windowsOptions = Fact{Kind: "Pod", Field: "spec.securityContext.windowsOptions",
 		Effect: "none, if no node runs Windows; also in containers. With hostProcess, the pod fails, and the node says why"}
-	stopSignal = Fact{Kind: "Pod", Field: "spec.containers[*].lifecycle.stopSignal",
-		Effect: "the container gets the signal of its image, or SIGTERM, if no node's runtime supports stop signals"}
 	capability = Fact{Kind: "Pod", Field: "spec.containers[*].securityContext.capabilities",
 		Effect: "a name that Linux does not have is ignored; so is one with the prefix `CAP_`, by containerd"}
 	managedBy = Fact{Kind: "Job", Field: "spec.managedBy", Waits: true,
@@ -47,7 +45,7 @@ var (
 func Facts() []*Fact {
 	return []*Fact{
 		&schedulerName, &resourceClaim, &volumeType, &imageVolume, &hostUsers, &recursiveReadOnly, &groupsPolicy, &appArmor,
-		&seLinux, &windowsOptions, &stopSignal, &capability, &managedBy, &loadBalancerClass, &persistentVolumeType, &ingressClass,
+		&seLinux, &windowsOptions, &capability, &managedBy, &loadBalancerClass, &persistentVolumeType, &ingressClass,
 		&signerName,
 	}
 }

@@ -24,7 +24,6 @@ const (
 	ImageVolumes            = Feature("image-volumes")
 	RecursiveReadOnlyMounts = Feature("recursive-read-only-mounts")
 	SELinux                 = Feature("selinux")
-	StopSignals             = Feature("stop-signals")
 	UserNamespaces          = Feature("user-namespaces")
 )
 

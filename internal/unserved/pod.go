@@ -117,9 +117,6 @@ func (f *podFinder) container(c *corev1.Container, list string, i int) {
 				"no node's container runtime supports recursive read-only mounts; the container does not start")
 		}
 	}
-	if c.Lifecycle != nil && c.Lifecycle.StopSignal != nil && lacking(f.cluster, StopSignals) {
-		f.add(&stopSignal, fmt.Sprintf("%s[%d].lifecycle.stopSignal", list, i), "no node's container runtime supports stop signals; the container gets that of its image, or SIGTERM")
-	}
 	s := c.SecurityContext
 	if s == nil {
 		return

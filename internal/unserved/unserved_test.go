@@ -55,7 +55,7 @@ func TestFind(t *testing.T) {
 			Status:     corev1.NodeStatus{Features: &corev1.NodeFeatures{SupplementalGroupsPolicy: new(features == "")}},
 		}}}
 	}
-	const everything = "apparmor,image-volumes,recursive-read-only-mounts,selinux,stop-signals,user-namespaces"
+	const everything = "apparmor,image-volumes,recursive-read-only-mounts,selinux,user-namespaces"
 	windows := lacks("")
 	windows.nodes[0].Labels = map[string]string{corev1.LabelOSStable: "windows"}
 	demanding := &corev1.Pod{Spec: corev1.PodSpec{
@@ -68,7 +68,6 @@ func TestFind(t *testing.T) {
 			SELinuxOptions: &corev1.SELinuxOptions{}, AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined},
 			WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: new(true)},
 		}}},
-		Containers: []corev1.Container{{Lifecycle: &corev1.Lifecycle{StopSignal: new(corev1.SIGUSR1)}}},
 	}}
 	capable := func(add ...corev1.Capability) *corev1.Pod {
 		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: &corev1.SecurityContext{
@@ -108,7 +107,7 @@ func TestFind(t *testing.T) {
 		{"a node that lacks everything", demanding, lacks(everything), []string{
 			"spec.volumes[0].image", "spec.securityContext.seLinuxOptions", "spec.securityContext.appArmorProfile",
 			"spec.securityContext.windowsOptions", "spec.securityContext.supplementalGroupsPolicy",
-			"spec.initContainers[0].securityContext.seLinuxOptions", "spec.containers[0].lifecycle.stopSignal"}},
+			"spec.initContainers[0].securityContext.seLinuxOptions"}},
 		{"a node that lacks nothing", demanding, windows, nil},
 		{"an old runtime", deep, lacks(everything), []string{"spec.hostUsers", "spec.containers[0].volumeMounts[0].recursiveReadOnly"}},
 		{"names of capabilities", capable("NET_ADMIN", "net_admin", "CAP_NET_ADMIN", "FLY"), old, []string{
