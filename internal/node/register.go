@@ -25,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/node/metrics"
+	"github.com/kindred-project/kindred/internal/unserved"
 )
 
 // The beta labels, which upstream still sets as well.
@@ -175,8 +176,10 @@ func (s *registration) initial() *v1.Node {
 	}
 	maps.Copy(labels, s.options.Labels)
 	node := &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: s.options.Name, Labels: labels, Annotations: map[string]string{managedAttach: "true"}},
-		Spec:       v1.NodeSpec{Taints: s.options.Taints},
+		ObjectMeta: metav1.ObjectMeta{Name: s.options.Name, Labels: labels, Annotations: map[string]string{
+			managedAttach: "true", unserved.LacksAnnotation: s.reporter.lacks(),
+		}},
+		Spec: v1.NodeSpec{Taints: s.options.Taints},
 	}
 	if ranges := s.options.PodCIDRs; len(ranges) > 0 {
 		node.Spec.PodCIDR, node.Spec.PodCIDRs = ranges[0], ranges

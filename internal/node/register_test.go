@@ -105,7 +105,11 @@ func TestNodeRegisters(t *testing.T) {
 	if c := ready(); c.Reason != "KubeletReady" || c.Message != "kubelet is posting ready status" || !c.LastTransitionTime.Time.Equal(clock.Now()) {
 		t.Errorf("condition %+v", c)
 	}
-	if diff := cmp.Diff(map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}, node.Annotations); diff != "" {
+	annotations := map[string]string{
+		"volumes.kubernetes.io/controller-managed-attach-detach": "true",
+		"kindred.dev/lacks": "apparmor,image-volumes,recursive-read-only-mounts,selinux,user-namespaces",
+	}
+	if diff := cmp.Diff(annotations, node.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	var want []string

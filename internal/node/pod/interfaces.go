@@ -253,6 +253,9 @@ type Cgroups interface {
 	Ensure(pod *v1.Pod) (string, error)
 	// Grow is like Ensure, but does not lower a limit.
 	Grow(pod *v1.Pod) (string, error)
+	// Memory returns how much memory the pod's containers use together, and the limit of the pod's cgroup. The limit is
+	// negative if there is none, and 0 if the node has no pod-level cgroups.
+	Memory(pod *v1.Pod) (used uint64, limit int64, err error)
 	// Remove removes the pod's cgroup. A missing one is not an error.
 	Remove(uid types.UID) error
 }
