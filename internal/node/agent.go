@@ -159,6 +159,7 @@ func New(options Options) (*Agent, error) {
 	}
 	a.pods = workers.New(a.admit, admittedResources{a.assigned, a.earlyRefusal, counted}, a.checkResize)
 	a.pods.PreemptWith(a.preempt)
+	cgroups.Active = a.pods.Active
 	a.mirrors = mirror.New(mirror.Options{
 		Client: options.Client, Status: podStatus{client: options.Client}, Node: a.registration.current, Clock: options.Clock,
 	})
@@ -203,6 +204,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { a.view.Watch(ctx, a.pods.RuntimeChanged) })
 	running.Go(func() { a.enforceAllocatable(ctx) })
+	running.Go(func() { a.shareCPU(ctx) })
 	running.Go(func() { a.usage.Run(ctx) })
 	running.Go(func() { a.evictions.Run(ctx) })
 	running.Go(func() { a.watchOOM(ctx) })

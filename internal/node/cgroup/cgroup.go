@@ -75,6 +75,8 @@ type Manager struct {
 	// Unlimited reports whether the CPU limit of a pod is not enforced, because it has CPUs of its own. If it is nil, all
 	// are enforced. It is set before the first pod.
 	Unlimited func(uid types.UID) bool
+	// Active returns the node's pods that have not ended; nil if there are none. It is set before the first pod.
+	Active func() []*v1.Pod
 	// PodPIDs limits the processes and threads of each pod; 0 or less is no limit. It is set before the first pod.
 	PodPIDs int64
 	// Observe is called, if set, when an operation begins on the cgroup of a pod ("create", "update" or "destroy"), and what it
@@ -84,8 +86,9 @@ type Manager struct {
 	parent string
 	tree   hierarchy
 
-	mu       sync.Mutex
-	requests map[types.UID]int64 // CPU of burstable pods, in millicores
+	mu     sync.Mutex
+	shared bool  // the levels have shares
+	shares int64 // of the burstable level
 }
 
 // New returns the manager of the cgroups below parent, an absolute cgroup path ("/kindred-0123"), of
@@ -102,7 +105,7 @@ func New(parent string, driver Driver) (*Manager, error) {
 }
 
 func newIn(root, parent string) *Manager {
-	m := &Manager{parent: parent, requests: map[types.UID]int64{}}
+	m := &Manager{parent: parent}
 	for _, tree := range []hierarchy{detectV2(root), detectV1(root)} {
 		if tree == nil {
 			continue
@@ -135,7 +138,7 @@ func newSystemd(parent string) (*Manager, error) {
 	if err := tree.create(slice, nil); err != nil {
 		return nil, fmt.Errorf("create the slice of pods by systemd: %w", err)
 	}
-	return &Manager{parent: slice, tree: tree, requests: map[types.UID]int64{}}, nil
+	return &Manager{parent: slice, tree: tree}, nil
 }
 
 // IsV2 reports whether the machine has only the unified hierarchy.
@@ -182,17 +185,7 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 			return "", fmt.Errorf("failed to ensure that the pod: %s cgroups exist and are correctly applied: %w", p.UID, err)
 		}
 	}
-	return path, m.Count(p)
-}
-
-// Count counts the CPU request of a pod that has, or will get, a cgroup until Remove removes it. The cgroup may be from an
-// earlier agent.
-func (m *Manager) Count(p *v1.Pod) error {
-	if m.tree == nil || qos.GetPodQOS(p) != v1.PodQOSBurstable {
-		return nil
-	}
-	request := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
-	return m.shareBurstable(p.UID, request.Cpu().MilliValue())
+	return path, m.share(p.UID, p)
 }
 
 // Remove implements pod.Cgroups.
@@ -205,8 +198,7 @@ func (m *Manager) Remove(uid types.UID) error {
 	for _, class := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {
 		errs = append(errs, m.tree.remove(m.path(class, uid)))
 	}
-	errs = append(errs, m.shareBurstable(uid, 0))
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.share(uid))...)
 }
 
 func (m *Manager) observe(operation string) (done func()) {
@@ -236,25 +228,6 @@ func (m *Manager) level(class v1.PodQOSClass) string {
 		return m.tree.join(m.parent, bestEffort)
 	}
 	return m.parent
-}
-
-// shareBurstable records a pod's CPU request and gives the burstable level the CPU shares of the sum
-// of all requests.
-func (m *Manager) shareBurstable(uid types.UID, request int64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.requests[uid] == request {
-		return nil
-	}
-	delete(m.requests, uid)
-	if request > 0 {
-		m.requests[uid] = request
-	}
-	sum := int64(0)
-	for _, r := range m.requests {
-		sum += r
-	}
-	return m.tree.create(m.level(v1.PodQOSBurstable), &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(sum)})
 }
 
 // limitsOf returns the limits of a pod's cgroup. A resource is limited only if the pod or every one

@@ -64,6 +64,8 @@ func TestVersion1(t *testing.T) {
 		}
 	}
 	m := newIn(root, "/k")
+	var active []*v1.Pod
+	m.Active = func() []*v1.Pod { return slices.Clone(active) }
 	for _, test := range []struct {
 		pod  *v1.Pod
 		want string
@@ -77,6 +79,7 @@ func TestVersion1(t *testing.T) {
 		if err != nil || got != test.want {
 			t.Errorf("pod %s is in %q, %v, want %q", test.pod.UID, got, err, test.want)
 		}
+		active = append(active, test.pod)
 	}
 	want := map[string]string{
 		"cpu/k/podg/cpu.shares":                          "512",
@@ -87,6 +90,7 @@ func TestVersion1(t *testing.T) {
 		"cpu/k/burstable/podb1/cpu.shares":               "256",
 		"cpu/k/burstable/podb2/cpu.shares":               "768",
 		"memory/k/burstable/podb2/memory.limit_in_bytes": "33554432",
+		"cpu/k/besteffort/cpu.shares":                    "2",
 		"cpu/k/besteffort/pode/cpu.shares":               "2",
 	}
 	if diff := cmp.Diff(want, files(t, root)); diff != "" {
@@ -111,7 +115,7 @@ func TestVersion2(t *testing.T) {
 	if got, err := m.Ensure(podWith("g", list("500m", "64Mi"), list("500m", "64Mi"))); err != nil || got != "/k/podg" {
 		t.Errorf("the pod is in %q, %v", got, err)
 	}
-	want := map[string]string{"k/podg/cpu.weight": "20", "k/podg/cpu.max": "50000 100000", "k/podg/memory.max": "67108864"}
+	want := map[string]string{"k/burstable/cpu.weight": "1", "k/besteffort/cpu.weight": "1", "k/podg/cpu.weight": "20", "k/podg/cpu.max": "50000 100000", "k/podg/memory.max": "67108864"}
 	if diff := cmp.Diff(want, files(t, root)); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
