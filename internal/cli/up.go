@@ -194,6 +194,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 		select {
 		case <-settled:
 			freeStart()
+			go keepFree(ctx, clock.RealClock{})
 		case <-ctx.Done():
 			notify(cmd, notifier, systemd.Stopping)
 			cluster.Stop()

@@ -283,8 +283,8 @@ func parseLimit(text string, err error) int64 {
 }
 
 func read(dir, file string) (string, error) {
-	data, err := os.ReadFile(filepath.Join(dir, file))
-	return strings.TrimSpace(string(data)), err
+	text, err := readFile(filepath.Join(dir, file))
+	return strings.TrimSpace(text), err
 }
 
 func write(dir, file, value string) error {

@@ -173,12 +173,12 @@ func childIn(dir, path, id string) (string, error) {
 
 // all reads all fields of a file with lines of a name and a number.
 func all(dir, name string) (map[string]uint64, error) {
-	data, err := os.ReadFile(filepath.Join(dir, name))
+	text, err := readFile(filepath.Join(dir, name))
 	if err != nil {
 		return nil, err
 	}
 	found := make(map[string]uint64, 64)
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(text) {
 		field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		if n, err := strconv.ParseUint(value, 10, 64); err == nil {
 			found[field] = n

@@ -166,7 +166,7 @@ func TestDecisions(t *testing.T) {
 		{
 			name:    "a failed start counts as a run",
 			in:      never(scene(app)).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 128, FinishedAt: caseTime}).remembering("app-0", RunMemory{StartFailed: true}),
-			actions: []string{"StopSandbox/s"},
+			actions: []string{"StopSandbox/s", "DetachContent/"},
 		},
 		{
 			name:    "deletion: preStop first",
@@ -203,7 +203,7 @@ func TestDecisions(t *testing.T) {
 		{
 			name:    "a completed pod stops its sandbox",
 			in:      never(scene(app)).with(runtime.Container{Name: "app", State: runtime.Exited, StartedAt: caseTime}),
-			actions: []string{"StopSandbox/s"},
+			actions: []string{"StopSandbox/s", "DetachContent/"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -241,6 +241,8 @@ func (n fakeNode) Devices(*v1.Pod, *v1.Container) ([]*runtimeapi.Device, error) 
 
 func (n fakeNode) Groups(*v1.Pod) []int64 { return n.groups }
 
+func (n fakeNode) DetachContent(types.UID) error { return n.note("DetachContent") }
+
 func (n fakeNode) Teardown(context.Context, types.UID) error { return n.note("Teardown") }
 
 func (n fakeNode) For(context.Context, *v1.Pod, *v1.Container) ([]*runtimeapi.KeyValue, error) {

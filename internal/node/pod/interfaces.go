@@ -44,6 +44,11 @@ type Volumes interface {
 	// those in its security context. Prepare must have succeeded.
 	Groups(pod *v1.Pod) []int64
 
+	// DetachContent detaches the mounts of a pod whose containers have exited that only show content of the API, and ends
+	// the updates of content. Teardown would do the same. It is a method of its own because the kernel takes long, and
+	// these mounts may go while the sandbox still stops.
+	DetachContent(uid types.UID) error
+
 	// Teardown unmounts and removes all volumes of a pod whose containers have exited. It reads
 	// what to remove from disk, so that it works for pods that the API no longer has.
 	Teardown(ctx context.Context, uid types.UID) error

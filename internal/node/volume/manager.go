@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -277,6 +278,20 @@ func (m *Manager) refresh(ctx context.Context, uid types.UID) {
 		m.options.Failed(state.pod, err)
 	}
 	m.queue.AddRateLimited(uid)
+}
+
+// DetachContent implements pod.Volumes.
+func (m *Manager) DetachContent(uid types.UID) error {
+	state := m.state(uid)
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	state.pod = nil // no refresh mounts them again
+	for _, kind := range []string{secretDir, projectedDir} {
+		if err := mounts.DetachAt(filepath.Join(m.options.Layout.VolumesDir(uid), kind)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Teardown implements pod.Volumes.
