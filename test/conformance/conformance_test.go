@@ -241,3 +241,16 @@ func TestSystemctl(t *testing.T) {
 		t.Error("an unknown command succeeded")
 	}
 }
+
+func TestHierarchies(t *testing.T) {
+	mounts := "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu,cpuacct 0 0\n" +
+		"cgroup /sys/fs/cgroup/systemd cgroup rw,name=systemd 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
+	got := hierarchies(mounts, "3:cpu,cpuacct:/a/b\n2:pids:/a\n1:name=systemd:/\n0::/\n")
+	want := []hierarchy{
+		{dir: "/sys/fs/cgroup/cpu", options: "cpu,cpuacct", own: "/sys/fs/cgroup/cpu/a/b"},
+		{dir: "/sys/fs/cgroup/systemd", options: "name=systemd", own: "/sys/fs/cgroup/systemd"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -29,14 +29,15 @@ import (
 // file system of furnish.
 const kubeletDir = "/var/lib/kubelet"
 
-// nodeConfig is the agent's first configuration: that of the suite's own start of a kubelet (e2e_node/services), with the pods'
-// cgroups of this cluster. %s is the directory of static pods.
+// nodeConfig is the agent's first configuration: that of the suite's own start of a kubelet (e2e_node/services). %s is the
+// directory of static pods.
 const nodeConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: 0.0.0.0
 readOnlyPort: 10255
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
+cgroupRoot: /
 staticPodPath: %s
 volumeStatsAggPeriod: 10s
 fileCheckFrequency: 10s

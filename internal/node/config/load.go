@@ -75,7 +75,10 @@ func ignored(fields map[string]any) []string {
 	var lines []string
 	for name, value := range fields {
 		f, ok := withoutEffect[name]
-		if !ok || isEmpty(value) || reflect.DeepEqual(value, f.asUpstream) {
+		switch {
+		case !ok || reflect.DeepEqual(value, f.asUpstream):
+			continue
+		case isEmpty(value) && (value != false || f.asUpstream != true): // false is not the default then
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("kubelet configuration: %s has no effect: %s", name, f.reason))

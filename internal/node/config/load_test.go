@@ -103,6 +103,7 @@ func TestParseErrors(t *testing.T) {
 		head + "reservedSystemCPUs: 0\nkubeReservedCgroup: /k":                                "reservedSystemCPUs can't be used with",
 		head + "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {align-by-socket: 'true'}": "Alpha-level Options not enabled",
 		head + "cgroupDriver: systemd":                                                        `cgroupDriver is "systemd", and must be cgroupfs`,
+		head + "cgroupRoot: nodes":                                                            `cgroupRoot is "nodes", and must be the absolute path`,
 		head + "shutdownGracePeriod: 1ms":                                                     "shutdownGracePeriod is 1ms, and must be 0 or at least 1s",
 		head + "shutdownGracePeriodCriticalPods: 2s":                                          "may be at most shutdownGracePeriod, which is 0s",
 		head + "shutdownGracePeriod: 9s\nshutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 1}]": "only one of them may be",
@@ -119,6 +120,7 @@ func TestIgnored(t *testing.T) {
 	c, err := Parse([]byte(head + `maxPods: 20
 kubeAPIQPS: 5
 tlsCertFile: /cert
+cgroupsPerQOS: false
 # Defaults, as tools write them out:
 kubeAPIBurst: 100
 volumePluginDir: ""
@@ -129,8 +131,14 @@ clusterDNS: []
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Ignored) != 2 || !strings.Contains(c.Ignored[0], "kubeAPIQPS") || !strings.Contains(c.Ignored[1], "tlsCertFile") {
-		t.Errorf("got %q", c.Ignored)
+	want := []string{"cgroupsPerQOS", "kubeAPIQPS", "tlsCertFile"}
+	if len(c.Ignored) != len(want) {
+		t.Fatalf("got %q", c.Ignored)
+	}
+	for i, field := range want {
+		if !strings.Contains(c.Ignored[i], field) {
+			t.Errorf("got %q, want %s", c.Ignored[i], field)
+		}
 	}
 }
 
