@@ -22,8 +22,8 @@ import (
 
 // The suite of node agents (test/e2e_node) usually starts an API server and a kubelet itself. With --start-services=false it
 // takes those that run: a cluster of one node. It asks the node's agent at its usual ports and below its usual directory, reads
-// and writes its configuration in its own working directory, and restarts it with sudo and systemctl, for which unit.go stands
-// in.
+// and writes its configuration in its own working directory, and looks for its log among the reports. It restarts the agent with
+// sudo and systemctl, for which unit.go stands in.
 
 // kubeletDir is the directory in which the suite looks for the files of the agent. It is a link to the agent's own directory, in a
 // file system of furnish.
@@ -56,17 +56,17 @@ func (n nodeCluster) start(ctx context.Context, dir string) (cluster, error) {
 	if !isIsolated() {
 		return nothing, errors.New("the suite of node agents needs namespaces of its own")
 	}
-	pods, config := filepath.Join(dir, "static-pods"), filepath.Join(dir, "kubelet-config")
-	if err := os.Mkdir(pods, 0o755); err != nil {
+	pods, config, drops := filepath.Join(dir, "static-pods"), filepath.Join(dir, "kubelet-config"), filepath.Join(dir, "kubelet.conf.d")
+	if err := errors.Join(os.Mkdir(pods, 0o755), os.Mkdir(drops, 0o755)); err != nil {
 		return nothing, err
 	}
 	if err := os.WriteFile(config, fmt.Appendf(nil, nodeConfig, pods), 0o644); err != nil {
 		return nothing, err
 	}
-	agent := &unit{kindred: servers.Kindred{
-		Binary: n.binary, Env: n.env(),
-		Args: []string{"--kubelet-dir", kubeletDir, "--kubelet-config", config},
-	}, dir: dir}
+	agent := &unit{
+		kindred: servers.Kindred{Binary: n.binary, Env: n.env()}, dir: dir,
+		agent: []string{"--kubelet-dir", kubeletDir, "--kubelet-config", config, "--kubelet-config-dir", drops},
+	}
 	err := agent.start(ctx)
 	c := n.cluster(ctx, dir, agent.server, err)
 	if err != nil {
@@ -94,8 +94,11 @@ func (n nodeCluster) start(ctx context.Context, dir string) (cluster, error) {
 		"--host=" + agent.server.Config.Host, "--bearer-token=" + token, "--report-dir=" + dir,
 		"--container-runtime-endpoint=" + endpoint,
 	}
-	// Without a specification, the suite checks the machine against one that asks for kernel options by name.
-	return c, os.WriteFile(filepath.Join(dir, "system.yaml"), []byte("os: Linux\n"), 0o644)
+	return c, errors.Join(
+		// Without a specification, the suite checks the machine against one that asks for kernel options by name.
+		os.WriteFile(filepath.Join(dir, "system.yaml"), []byte("os: Linux\n"), 0o644),
+		os.Symlink(filepath.Join(agent.server.Data, "logs", "kindred.log"), filepath.Join(dir, "kubelet.log")),
+	)
 }
 
 // adminToken returns a token that may do everything. The suite authenticates with a token.
