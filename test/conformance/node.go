@@ -56,6 +56,23 @@ func (n nodeCluster) start(ctx context.Context, dir string) (cluster, error) {
 	if !isIsolated() {
 		return nothing, errors.New("the suite of node agents needs namespaces of its own")
 	}
+	disk, err := mountDisk(ctx, dir)
+	if err != nil {
+		return nothing, fmt.Errorf("make the node's disk: %w", err)
+	}
+	c, err := n.startOn(ctx, disk.dir)
+	removed := c.stop
+	c.stop = func() ([]string, error) {
+		logs, err := removed()
+		logs, unmounted := disk.unmount(logs)
+		return logs, errors.Join(err, unmounted)
+	}
+	return c, err
+}
+
+// startOn starts the cluster in dir.
+func (n nodeCluster) startOn(ctx context.Context, dir string) (cluster, error) {
+	nothing := cluster{stop: func() ([]string, error) { return nil, nil }}
 	pods, config, drops := filepath.Join(dir, "static-pods"), filepath.Join(dir, "kubelet-config"), filepath.Join(dir, "kubelet.conf.d")
 	if err := errors.Join(os.Mkdir(pods, 0o755), os.Mkdir(drops, 0o755)); err != nil {
 		return nothing, err
