@@ -38,10 +38,11 @@ func hierarchies(mounts, cgroups string) []hierarchy {
 		h := hierarchy{dir: fields[1]}
 		options := strings.Split(fields[3], ",")
 		for line := range strings.Lines(cgroups) {
-			entry := strings.SplitN(strings.TrimSpace(line), ":", 3)
-			controllers := strings.Split(entry[1], ",")
-			if len(entry) == 3 && slices.Contains(options, controllers[0]) {
-				h.options, h.own = entry[1], filepath.Join(h.dir, entry[2])
+			_, entry, _ := strings.Cut(strings.TrimSpace(line), ":")
+			controllers, path, _ := strings.Cut(entry, ":")
+			first, _, _ := strings.Cut(controllers, ",")
+			if slices.Contains(options, first) {
+				h.options, h.own = controllers, filepath.Join(h.dir, path)
 			}
 		}
 		if h.own != "" {

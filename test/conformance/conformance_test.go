@@ -226,16 +226,22 @@ func TestSystemctl(t *testing.T) {
 	if !strings.Contains(u.list(), "running") {
 		t.Errorf("a running unit is listed as %q", u.list())
 	}
-	for _, command := range []string{"list-units", "reset-failed", "kill"} {
+	for _, command := range []string{"list-units", "reset-failed", "start"} {
 		if err := actAsSystemctl([]string{command, unitName}); err != nil {
 			t.Errorf("%s: %v", command, err)
 		}
 	}
+	// There is no program that could serve the API meanwhile.
+	if err := actAsSystemctl([]string{"kill", unitName}); err == nil {
+		t.Error("the API is served without a program")
+	}
 	if strings.Contains(u.list(), "running") {
 		t.Errorf("a unit that was killed is listed as %q", u.list())
 	}
-	if err := actAsSystemctl([]string{"restart", unitName}); err == nil {
-		t.Error("a unit without a program was started")
+	for _, command := range []string{"start", "restart"} {
+		if err := actAsSystemctl([]string{command, unitName}); err == nil {
+			t.Errorf("%s: a unit without a program was started", command)
+		}
 	}
 	if err := actAsSystemctl([]string{"unknown"}); err == nil {
 		t.Error("an unknown command succeeded")

@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -94,15 +96,19 @@ func (n nodeCluster) startOn(ctx context.Context, dir string) (cluster, error) {
 		agent.close()
 		return removed()
 	}
-	endpoint, err := servers.RuntimeEndpoint(agent.server.Data)
-	if err != nil {
-		return c, err
+	var endpoint string
+	// The API is ready before the node.
+	if err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		endpoint, err = servers.RuntimeEndpoint(agent.server.Data)
+		return err == nil, nil
+	}); err != nil {
+		return c, fmt.Errorf("the node did not start: %w", err)
 	}
 	token, err := adminToken(ctx, agent.server.Config)
 	if err != nil {
 		return c, err
 	}
-	if err := agent.serve(); err != nil {
+	if err := errors.Join(keepUntainted(ctx, agent.server.Config), agent.serve()); err != nil {
 		return c, err
 	}
 	c.dir, c.env = dir, agent.env()
