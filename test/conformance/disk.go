@@ -15,7 +15,7 @@ import (
 )
 
 // diskSize is the size of a node's disk. Its file has only what the node writes.
-const diskSize = 24 << 30
+const diskSize = 14 << 30
 
 // disk is a file system of a node's own. Other users of the machine's disk would otherwise put the node under pressure, and the
 // specs of eviction them.
