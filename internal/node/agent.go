@@ -192,6 +192,9 @@ func (a *Agent) Runtime() cri.RuntimeService { return a.runtime }
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.FromContext(ctx).WithName("node")))
 	defer cancel()
+	if text, err := a.options.Config.Text(); err == nil {
+		klog.FromContext(ctx).Info("Effective KubeletConfiguration", "config", text)
+	}
 	a.setOOMScore(ctx)
 	stopEvents := a.recordEvents(ctx)
 	defer stopEvents()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"path/filepath"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,8 +39,8 @@ type Options struct {
 	// Owner is a label of the node's sandboxes and containers in the runtime. It must be unique
 	// among the users of the runtime.
 	Owner string
-	// CgroupParent is the parent of all pods' cgroups, an absolute path. If empty, the runtime
-	// chooses cgroups.
+	// CgroupParent is the parent of all pods' cgroups, an absolute path, unless Config has a root of them. If both are
+	// empty, the runtime chooses cgroups.
 	CgroupParent string
 	// IPs are the node's addresses, one for each IP family, the preferred one first.
 	IPs []string
@@ -87,6 +88,9 @@ type Options struct {
 	alone bool // there is no API
 }
 
+// kubepods is the cgroup of pods below a root that the configuration names, as the kubelet calls it.
+const kubepods = "kubepods"
+
 func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Name == "":
@@ -108,6 +112,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Config == nil {
 		o.Config = config.Default()
+	}
+	if o.Config.CgroupRoot != "" {
+		o.CgroupParent = filepath.Join(o.Config.CgroupRoot, kubepods)
 	}
 	if o.Decode == nil && o.Config.StaticPodPath+o.Config.StaticPodURL != "" {
 		return o, errors.New("the node has static pods and cannot decode them")

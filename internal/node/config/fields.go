@@ -22,6 +22,7 @@ const (
 
 // withoutEffect has the fields of KubeletConfiguration without effect.
 var withoutEffect = map[string]field{
+	"cgroupsPerQOS":                {"pods always have cgroups, below those of their QoS classes", true},
 	"clusterDNS":                   {"the cluster's DNS server is part of Kindred; see --no-dns", nil},
 	"containerRuntimeEndpoint":     {useEndpoint, "unix:///run/containerd/containerd.sock"},
 	"imageServiceEndpoint":         {useEndpoint, nil},

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -53,6 +54,7 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		validateServer(c),
 		validateShutdown(c),
 		cgroupDriver(c.CgroupDriver),
+		cgroupRoot(c.CgroupRoot),
 		unsafeSysctls(c.AllowedUnsafeSysctls),
 	)
 }
@@ -225,6 +227,14 @@ func validateShutdown(c *kubeletv1beta1.KubeletConfiguration) error {
 func cgroupDriver(driver string) error {
 	if driver != "cgroupfs" && driver != "systemd" {
 		return fmt.Errorf("cgroupDriver is %q, and must be cgroupfs or systemd", driver)
+	}
+	return nil
+}
+
+// cgroupRoot checks the cgroup that has that of pods.
+func cgroupRoot(root string) error {
+	if root != "" && (!path.IsAbs(root) || path.Clean(root) != root) {
+		return fmt.Errorf("cgroupRoot is %q, and must be the absolute path of a cgroup such as / or /nodes, without . or .. in it", root)
 	}
 	return nil
 }
