@@ -19,10 +19,12 @@ import (
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/containerd"
+	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/manifest"
 	"github.com/kindred-project/kindred/internal/network"
 	"github.com/kindred-project/kindred/internal/node"
 	"github.com/kindred-project/kindred/internal/node/metrics"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/serve"
 	"github.com/kindred-project/kindred/internal/part"
 )
@@ -245,3 +247,6 @@ func whyNotReady(ctx context.Context, client kubernetes.Interface, name string) 
 	}
 	return waiting + "it has not reported yet"
 }
+
+// RemoveLogs removes the logs of the pods of an agent that has ended. They are not in the data directory.
+func RemoveLogs(dir datadir.Layout) error { return rootdir.RemoveLogs(dir.Node()) }

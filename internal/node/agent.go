@@ -39,7 +39,6 @@ import (
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/podresources"
-	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 	"github.com/kindred-project/kindred/internal/node/sampler"
 	"github.com/kindred-project/kindred/internal/node/shutdown"
@@ -92,7 +91,10 @@ func New(options Options) (*Agent, error) {
 	if err := os.MkdirAll(options.RootDir, 0o755); err != nil {
 		return nil, fmt.Errorf("create the node's root directory: %w", err)
 	}
-	records, err := dra.Open(rootdir.Layout{Root: options.RootDir}.ClaimsDir())
+	if err := options.layout().PrepareLogs(); err != nil {
+		return nil, fmt.Errorf("create the directories of logs: %w", err)
+	}
+	records, err := dra.Open(options.layout().ClaimsDir())
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +154,7 @@ func New(options Options) (*Agent, error) {
 	}
 	a.handlers = &runtimeHandlers{client: options.Client, node: a.registration.current}
 	if a.users, err = userns.New(userns.Options{
-		Layout: rootdir.Layout{Root: options.RootDir}, IDsPerPod: *options.Config.UserNamespaces.IDsPerPod,
+		Layout: options.layout(), IDsPerPod: *options.Config.UserNamespaces.IDsPerPod,
 		MaxPods: int64(options.Config.MaxPods), Supports: a.handlers.supportsUserNamespaces,
 	}); err != nil {
 		return nil, errors.Join(err, a.disconnect())
@@ -181,7 +183,7 @@ func (a *Agent) Lookup() pod.Lookup { return lookup{pods: a.pods, runtime: a.vie
 
 // CheckpointDir is where checkpoints of containers are written.
 func (a *Agent) CheckpointDir() string {
-	return rootdir.Layout{Root: a.options.RootDir}.CheckpointsDir()
+	return a.options.layout().CheckpointsDir()
 }
 
 // Runtime returns the client of the node's runtime.
@@ -243,7 +245,7 @@ func (a *Agent) join(ctx context.Context, running *sync.WaitGroup, ready chan st
 			Lookup: a.Lookup(), Claims: a.claims.Resources, Clock: a.options.Clock,
 			Resources: a.assigned.Resources, Allocatable: a.assigned.AllocatableResources, Requested: a.metrics.PodResourcesRequest,
 		}
-		server.Run(ctx, rootdir.Layout{Root: a.options.RootDir}.PodResourcesSocket())
+		server.Run(ctx, a.options.layout().PodResourcesSocket())
 	})
 	running.Go(func() { a.registration.keepLease(ctx) })
 	running.Go(func() { a.watchSelf(ctx) })
@@ -254,7 +256,7 @@ func (a *Agent) join(ctx context.Context, running *sync.WaitGroup, ready chan st
 // registerDrivers registers the drivers on the node.
 func (a *Agent) registerDrivers(ctx context.Context) {
 	watcher := plugins.New(plugins.Options{
-		Dir: rootdir.Layout{Root: a.options.RootDir}.RegistryDir(), Clock: a.options.Clock,
+		Dir: a.options.layout().RegistryDir(), Clock: a.options.Clock,
 		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: a.volumes.CSI(), registerapi.DRAPlugin: a.claims, registerapi.DevicePlugin: a.plugins},
 	})
 	if err := watcher.Run(ctx); err != nil {

@@ -24,14 +24,13 @@ import (
 	"github.com/kindred-project/kindred/internal/node/objects"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/probe"
-	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/volume"
 )
 
 // assemble builds the parts that pod workers use, and those that remove what they leave.
 func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFactory) *pod.Parts {
 	o := a.options
-	layout := rootdir.Layout{Root: o.RootDir}
+	layout := o.layout()
 	allocatable := func() v1.ResourceList { return a.registration.current().Status.Allocatable }
 	handlers := a.handlers
 	drivers := factory.Storage().V1().CSIDrivers()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/node/config"
 	"github.com/kindred-project/kindred/internal/node/metrics"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/static"
 )
 
@@ -31,7 +32,7 @@ type Options struct {
 	Decode static.Decode
 	// Endpoint is the CRI endpoint of the runtime and its images, as in unix:///run/containerd/containerd.sock.
 	Endpoint string
-	// RootDir has the volumes, logs and files of pods. Its file system must allow mounts.
+	// RootDir has the volumes and files of pods, except their logs. Its file system must allow mounts.
 	RootDir string
 	// LoopFiles is the directory of the files that block volumes of the local-path class consist of;
 	// they are attached as loop devices. If empty, none is.
@@ -90,6 +91,11 @@ type Options struct {
 
 // kubepods is the cgroup of pods below a root that the configuration names, as the kubelet calls it.
 const kubepods = "kubepods"
+
+// layout names the files of pods.
+func (o Options) layout() rootdir.Layout {
+	return rootdir.Layout{Root: o.RootDir, Logs: o.Config.PodLogsDir, Links: rootdir.ContainerLogsDir}
+}
 
 func (o Options) withDefaults() (Options, error) {
 	switch {

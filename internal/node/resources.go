@@ -11,13 +11,12 @@ import (
 
 	"github.com/kindred-project/kindred/internal/node/assign"
 	"github.com/kindred-project/kindred/internal/node/deviceplugin"
-	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/topology"
 )
 
 // openResources makes what assigns CPUs, memory and devices to containers.
 func (a *Agent) openResources() error {
-	o, layout, facts := a.options, rootdir.Layout{Root: a.options.RootDir}, a.registration.reporter.machine
+	o, layout, facts := a.options, a.options.layout(), a.registration.reporter.machine
 	machine, err := topology.Read(os.DirFS("/sys"), uint64(facts.memory))
 	if err != nil {
 		return fmt.Errorf("read the topology of the machine: %w", err)

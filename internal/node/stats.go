@@ -20,7 +20,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kindred-project/kindred/internal/node/metrics"
-	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 	"github.com/kindred-project/kindred/internal/node/sampler"
 	"github.com/kindred-project/kindred/internal/node/source"
@@ -42,7 +41,7 @@ func (a *Agent) ContainerMetrics() http.Handler {
 }
 
 func (a *Agent) newSampler(m machine) *sampler.Sampler {
-	layout := rootdir.Layout{Root: a.options.RootDir}
+	layout := a.options.layout()
 	return sampler.New(sampler.Options{
 		Node: a.options.Name, RootDir: a.options.RootDir, Memory: m.memory, Clock: a.options.Clock,
 		Pods: a.sampledPods, Cgroups: a.cgroups, FromRuntime: a.view.Stats, Runtime: a.runtime, Images: a.images,

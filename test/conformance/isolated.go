@@ -54,6 +54,7 @@ func furnish() error {
 	return errors.Join(
 		mountCgroups(),
 		os.NewSyscallError("mount", unix.Mount("lib", filepath.Dir(kubeletDir), "tmpfs", 0, "mode=0755")),
+		furnishResolver(),
 		os.NewSyscallError("mount", unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")),
 	)
 }

@@ -65,6 +65,7 @@ func setPodDefaults(c *kubeletv1beta1.KubeletConfiguration) {
 	set(&c.ClusterDomain, "cluster.local")
 	set(&c.MaxPods, 110)
 	set(&c.PodPidsLimit, ptr.To[int64](-1))
+	set(&c.PodLogsDir, "/var/log/pods")
 	set(&c.ContainerLogMaxSize, "10Mi")
 	set(&c.ContainerLogMaxFiles, ptr.To[int32](5))
 	set(&c.ContainerLogMaxWorkers, ptr.To[int32](1))

@@ -10,10 +10,12 @@ import (
 	"math"
 	"net/url"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/node/util/sysctl"
@@ -38,6 +40,7 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		atLeast("nodeStatusMaxImages", int64(*c.NodeStatusMaxImages), -1),
 		atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2),
 		positiveQuantity("containerLogMaxSize", c.ContainerLogMaxSize),
+		podLogsDir(c.PodLogsDir),
 		imageGC(c),
 		evictions(c),
 		reserved("kubeReserved", c.KubeReserved),
@@ -70,6 +73,15 @@ func unsafeSysctls(patterns []string) error {
 		if namespace, _, _ := sysctl.GetNamespace(pattern); namespace == sysctl.UnknownNamespace {
 			return fmt.Errorf("allowedUnsafeSysctls: %q is not in a namespace: pods can only have those of kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.* and user.*", pattern)
 		}
+	}
+	return nil
+}
+
+// podLogsDir checks the directory of logs as CRI needs it: runtimes limit the characters of paths.
+func podLogsDir(dir string) error {
+	ascii := strings.IndexFunc(dir, func(r rune) bool { return r > unicode.MaxASCII }) < 0
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || !ascii {
+		return fmt.Errorf("podLogsDir is %q, and must be an absolute path such as /var/log/pods, in ASCII characters and without . or .. in it", dir)
 	}
 	return nil
 }

@@ -64,6 +64,13 @@ var debian = layer{"debian", []source{
 	text{"etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"},
 }}
 
+// compiledBusybox has nmeter, with which specs print milliseconds, and which Debian's busybox lacks. Upstream's agnhost has it
+// from Alpine.
+var compiledBusybox = layer{"busybox", []source{
+	busybox{"bin/busybox"},
+	link{"bin/nmeter", "busybox"},
+}}
+
 var agnhost = layer{"agnhost", []source{
 	program{"agnhost", agnhostProgram, 0o755},
 	link{"agnhost-2", "agnhost"},
@@ -87,17 +94,14 @@ func versioned(version string) map[string]string {
 }
 
 var recipes = []recipe{
-	{Name: suite + "agnhost:2.66.1", Layers: []layer{debian, agnhost}, Config: agnhostConfig("2.66.1", "pause")},
+	{Name: suite + "agnhost:2.66.1", Layers: []layer{debian, compiledBusybox, agnhost}, Config: agnhostConfig("2.66.1", "pause")},
 	// A stand-in: the program of 2.66.1 under the name of the version before. The specs only need
 	// two different images.
-	{Name: suite + "agnhost:2.55", Layers: []layer{debian, agnhost}, Config: agnhostConfig("2.55", "pause")},
+	{Name: suite + "agnhost:2.55", Layers: []layer{debian, compiledBusybox, agnhost}, Config: agnhostConfig("2.55", "pause")},
 	// A stand-in: the version whose source Debian has.
 	{
 		Name: suite + "busybox:1.37.0-2", OnBusybox: true,
-		Layers: []layer{{"busybox", []source{
-			busybox{"bin/busybox"},
-			link{"bin/nmeter", "busybox"}, // Debian's has no nmeter, with which specs print milliseconds
-		}}},
+		Layers: []layer{compiledBusybox},
 		Config: v1.Config{Cmd: []string{"sh"}, Env: []string{images.SystemPath}, Labels: versioned("1.37.0-2")},
 	},
 	// A stand-in: the program of Kindred's own sandboxes, which waits and reaps as upstream's does.
