@@ -49,6 +49,8 @@ const crioPause = "localhost/pause:1"
 // crio is a CRI-O with its files in one directory.
 type crio struct {
 	Dir, Pinns, Conmon string
+	// Attach has the sockets of consoles. The path of a socket has at most 107 bytes (unix(7)), 72 of which are CRI-O's.
+	Attach string
 	// Handlers are the OCI runtimes, by name.
 	Handlers map[string]string
 	process  *exec.Cmd
@@ -80,7 +82,10 @@ func startCRIO(ctx context.Context) ([]string, func(), error) {
 	if c.Dir, err = os.MkdirTemp("", "kindred-crio-"); err != nil {
 		return nil, nil, err
 	}
-	if err := c.start(ctx, filepath.Join(bin, "crio")); err != nil {
+	if c.Attach, err = os.MkdirTemp("/run", "kindred-"); err == nil {
+		err = c.start(ctx, filepath.Join(bin, "crio"))
+	}
+	if err != nil {
 		c.stop()
 		return nil, nil, err
 	}
@@ -250,8 +255,10 @@ func (c *crio) stop() {
 	}
 	c.unmount()
 	_ = exec.Command("ip", "link", "delete", "kindred-crio").Run() // made with the first pod
-	if err := os.RemoveAll(c.Dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	for _, dir := range []string{c.Dir, c.Attach} {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
 	}
 }
 
