@@ -128,7 +128,6 @@ func TestVersion2(t *testing.T) {
 	}
 }
 
-// TestWeights checks the ends of both scales.
 // TestObserve: each operation on the cgroup of a pod is reported, and ends.
 func TestObserve(t *testing.T) {
 	root := t.TempDir()
@@ -138,7 +137,7 @@ func TestObserve(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("cpu memory"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m := &Manager{parent: "/", tree: detectV2(root), requests: map[types.UID]int64{}}
+	m := &Manager{parent: "/", tree: detectV2(root)}
 	var begun, done []string
 	m.Observe = func(operation string) func() {
 		begun = append(begun, operation)
@@ -162,6 +161,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// TestWeights checks the ends of both scales.
 func TestWeights(t *testing.T) {
 	for shares, want := range map[int64]int64{2: 1, 1024: 39, 262144: 10000} {
 		if got := weight(shares); got != want {
