@@ -217,7 +217,7 @@ func (s *registration) sync(ctx context.Context) (ready bool, err error) {
 	if s.options.alone {
 		return s.keep(node, status), nil
 	}
-	if sameStatus(&node.Status, &status) && now.Sub(s.sent) < s.options.Config.NodeStatusReportFrequency.Duration {
+	if sameStatus(&node.Status, &status) && len(wrongLabels(node)) == 0 && now.Sub(s.sent) < s.options.Config.NodeStatusReportFrequency.Duration {
 		return isReady(node), nil
 	}
 	updated, err := s.patch(ctx, node, status)
@@ -250,8 +250,20 @@ func (s *registration) patch(ctx context.Context, node *v1.Node, status v1.NodeS
 	return s.options.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }
 
-// nodeStatusPatch returns the strategic merge patch to the new status. It replaces addresses as a whole:
-// their merge key is the type, although several may have one type (a known mistake of the API).
+// wrongLabels returns the labels of operating system and architecture with their values, if clients changed them. The agent
+// refuses pods by the real ones.
+func wrongLabels(node *v1.Node) map[string]any {
+	wrong := map[string]any{}
+	for label, want := range map[string]string{v1.LabelOSStable: goruntime.GOOS, v1.LabelArchStable: goruntime.GOARCH} {
+		if node.Labels[label] != want {
+			wrong[label] = want
+		}
+	}
+	return wrong
+}
+
+// nodeStatusPatch returns the strategic merge patch to the new status, which corrects labels as well. It replaces addresses as a
+// whole: their merge key is the type, although several may have one type (a known mistake of the API).
 func nodeStatusPatch(node *v1.Node, status v1.NodeStatus) ([]byte, error) {
 	addresses := status.Addresses
 	status.Addresses = node.Status.Addresses
@@ -268,6 +280,9 @@ func nodeStatusPatch(node *v1.Node, status v1.NodeStatus) ([]byte, error) {
 		if err := unstructured.SetNestedSlice(change, list, "status", "addresses"); err != nil {
 			return nil, fmt.Errorf("set addresses: %w", err)
 		}
+	}
+	if wrong := wrongLabels(node); len(wrong) > 0 {
+		change["metadata"] = map[string]any{"labels": wrong}
 	}
 	return json.Marshal(change)
 }

@@ -281,3 +281,29 @@ func TestStatusConflict(t *testing.T) {
 		}
 	}
 }
+
+// TestLabelsAreCorrected: the labels of operating system and architecture that a client changed are written with the next
+// status, and labels of clients stay.
+func TestLabelsAreCorrected(t *testing.T) {
+	ctx, client := t.Context(), fake.NewClientset()
+	s := newRegistration(client, &fakeRuntime{network: true}, testingclock.NewFakeClock(time.Unix(1_800_000_000, 0)), func(string, string, string) {})
+	s.register(ctx)
+	if _, err := s.sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	node := s.current().DeepCopy()
+	right := node.Labels[v1.LabelArchStable]
+	node.Labels[v1.LabelOSStable], node.Labels["theirs"] = "dummyOS", "kept"
+	delete(node.Labels, v1.LabelArchStable)
+	node, err := client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.observe(node)
+	if _, err := s.sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.current().Labels; got[v1.LabelOSStable] != "linux" || got[v1.LabelArchStable] != right || right == "" || got["theirs"] != "kept" {
+		t.Errorf("labels %v", got)
+	}
+}
