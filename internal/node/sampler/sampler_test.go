@@ -70,7 +70,12 @@ func (c cgroups) IO(string) []cgroup.DeviceIO {
 
 func (c cgroups) Processes(string) (uint64, error) { return 3, nil }
 
-func (c cgroups) FirstProcess(string) (int, error) { return os.Getpid(), nil }
+func (c cgroups) FirstProcess(path string) (int, error) {
+	if strings.HasSuffix(path, "/empty") {
+		return 0, errors.New("no process")
+	}
+	return os.Getpid(), nil
+}
 
 type noRuntime struct{}
 
@@ -112,6 +117,31 @@ func podOf(containers ...Container) Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
 	p.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("100")}}}}
 	return Pod{Pod: p, Sandbox: "sandbox", Containers: containers}
+}
+
+// TestNetworkWithoutSandboxProcess: the statistics of the network of a pod whose sandbox has no process are those that its
+// containers see.
+func TestNetworkWithoutSandboxProcess(t *testing.T) {
+	s, _ := newSampler(t, false)
+	want, err := interfacesOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		containers []Container
+		want       []Interface
+	}{
+		{[]Container{{Name: "a", ID: "empty"}, {Name: "b", ID: "id"}}, want},
+		{[]Container{{Name: "a", ID: "empty"}}, nil},
+		{nil, nil},
+	} {
+		pod := podOf(c.containers...)
+		pod.Sandbox = "empty"
+		got := s.takePod(t.Context(), pod, true).Interfaces
+		if len(got) != len(c.want) || len(got) > 0 && got[0].Name != c.want[0].Name {
+			t.Errorf("%+v: interfaces %+v, want %+v", c.containers, got, c.want)
+		}
+	}
 }
 
 func TestSummary(t *testing.T) {

@@ -160,22 +160,39 @@ func (s *Sampler) takePod(ctx context.Context, pod Pod, network bool) PodSnapsho
 	if !network || pod.Sandbox == "" {
 		return taken
 	}
-	sandbox, err := cgroups.ContainerPath(path, pod.Sandbox)
-	if err != nil {
-		return taken
+	var members []string // cgroups with processes in the pod's network namespace
+	if sandbox, err := cgroups.ContainerPath(path, pod.Sandbox); err == nil {
+		taken.SandboxUsage = s.measure(sandbox)
+		members = append(members, sandbox)
 	}
-	taken.SandboxUsage = s.measure(sandbox)
 	if pod.Spec.HostNetwork {
 		return taken
 	}
-	pid, err := cgroups.FirstProcess(sandbox)
-	if err == nil {
-		taken.Interfaces, err = interfacesOf(pid)
+	for _, c := range taken.Containers {
+		members = append(members, c.Cgroup)
 	}
-	if err != nil {
+	var err error
+	if taken.Interfaces, err = s.interfaces(members); err != nil {
 		klog.FromContext(ctx).V(4).Info("Cannot read the network statistics of a pod", "pod", klog.KObj(pod.Pod), "err", err)
 	}
 	return taken
+}
+
+// interfaces returns the network interfaces that the processes of cgroups share. The first cgroup may be without a process:
+// CRI-O's sandboxes have none.
+func (s *Sampler) interfaces(members []string) ([]Interface, error) {
+	var failed error
+	for _, member := range members {
+		pid, err := s.options.Cgroups.FirstProcess(member)
+		if err == nil {
+			var interfaces []Interface
+			if interfaces, err = interfacesOf(pid); err == nil {
+				return interfaces, nil
+			}
+		}
+		failed = errors.Join(failed, err)
+	}
+	return nil, failed
 }
 
 // measure returns nil if the cgroup does not exist.
