@@ -71,10 +71,10 @@ func TestUsage(t *testing.T) {
 }
 
 func TestUsageIsUnknown(t *testing.T) {
-	if used, limit, err := New("").Memory(podWith("u", nil, nil)); used != 0 || limit != 0 || err != nil {
+	if used, limit, err := (&Manager{}).Memory(podWith("u", nil, nil)); used != 0 || limit != 0 || err != nil {
 		t.Errorf("without a parent: %d of %d, %v", used, limit, err)
 	}
-	if _, err := New("").Usage(podWith("u", nil, nil)); !errors.Is(err, ErrNone) {
+	if _, err := (&Manager{}).Usage(podWith("u", nil, nil)); !errors.Is(err, ErrNone) {
 		t.Errorf("without a parent: %v", err)
 	}
 	root := tree(t, map[string]string{"cpu/tasks": "", "memory/tasks": "", "cpuacct/cpuacct.usage": "much"})
