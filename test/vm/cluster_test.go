@@ -31,7 +31,13 @@ func (m *machine) install(t *testing.T, driver string) {
 	m.sh(t, "mkdir -p /etc/kubernetes/manifests /results; mountpoint -q /media || mount -r /dev/vdb /media\n"+
 		"cmp -s /media/kindred /usr/local/bin/kindred || cp /media/kindred /usr/local/bin/kindred\n"+
 		"swapon --show | grep -q . || { rm -f /swap; fallocate -l 256M /swap; chmod 600 /swap; mkswap -q /swap; swapon /swap; }\ncat >/etc/kubernetes/kubelet.yaml <<'END'\n"+fmt.Sprintf(kubelet, driver)+"END\n"+
-		"kindred install --kubelet-config /etc/kubernetes/kubelet.yaml; kindred image load /media/busybox.tar")
+		"kindred install --no-start --kubelet-config /etc/kubernetes/kubelet.yaml; systemctl start --no-block kindred")
+	// A slow machine may exceed the time limits of a start. systemd tries again.
+	await(t, "the cluster is ready", func() error {
+		_, err := m.shell(t.Context(), "systemctl is-active kindred || { systemctl status kindred; false; }")
+		return err
+	})
+	m.sh(t, "kindred image load /media/busybox.tar")
 	config := m.sh(t, "cat /var/lib/kindred/kubeconfig")
 	config = strings.ReplaceAll(config, "127.0.0.1:6443", "127.0.0.1:"+m.api)
 	if err := os.WriteFile(m.kubeconfig(), []byte(config), 0o600); err != nil {
