@@ -228,6 +228,7 @@ func (s *registration) sync(ctx context.Context) (ready bool, err error) {
 		return false, err
 	}
 	s.recordChanges(node.Status.Conditions, status.Conditions)
+	s.recordReboot(node.Status.NodeInfo.BootID, status.NodeInfo.BootID)
 	s.observe(updated)
 	s.sent = now
 	return isReady(updated), nil
@@ -301,6 +302,13 @@ func (s *registration) recordChanges(old, now []v1.NodeCondition) {
 		}
 		event := eventFor(c)
 		s.record(v1.EventTypeNormal, event, fmt.Sprintf("Node %s status is now: %s", s.options.Name, event))
+	}
+}
+
+// recordReboot records that the machine was booted since the status was last written.
+func (s *registration) recordReboot(old, now string) {
+	if old != "" && old != now {
+		s.record(v1.EventTypeWarning, "Rebooted", fmt.Sprintf("Node %s has been rebooted, boot id: %s", s.options.Name, now))
 	}
 }
 

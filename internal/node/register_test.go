@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -193,6 +194,33 @@ func TestNodeStatusIsWrittenOnlyWhenItMatters(t *testing.T) {
 }
 
 // TestNodeMovesToOtherAddresses: a second agent has other addresses, and several of one type.
+// TestReboot: one event follows a reboot, and none the first start.
+func TestReboot(t *testing.T) {
+	ctx := t.Context()
+	client, clock := fake.NewClientset(), testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
+	for _, boot := range []struct{ id, want string }{
+		{"one", ""}, {"one", ""}, {"two", "Warning Rebooted: Node " + nodeName + " has been rebooted, boot id: two"}, {"two", ""},
+	} {
+		var events []string
+		s := newRegistration(client, &fakeRuntime{network: true}, clock, func(eventType, reason, message string) {
+			if reason == "Rebooted" {
+				events = append(events, eventType+" "+reason+": "+message)
+			}
+		})
+		s.reporter.machine.bootID = boot.id
+		s.register(ctx)
+		for range 2 {
+			clock.Step(time.Hour)
+			if _, err := s.sync(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := strings.Join(events, "\n"); got != boot.want {
+			t.Errorf("boot %s: events %q, want %q", boot.id, got, boot.want)
+		}
+	}
+}
+
 func TestNodeMovesToOtherAddresses(t *testing.T) {
 	ctx := t.Context()
 	client := fake.NewClientset()

@@ -190,7 +190,7 @@ func (m *Manager) set(imminent bool) {
 	if imminent {
 		message = "Shutdown manager detected shutdown event"
 	}
-	m.options.Event(v1.EventTypeNormal, "NodeShutdown", message)
+	m.options.Event(v1.EventTypeNormal, "Shutdown", message)
 	m.options.Changed()
 }
 
