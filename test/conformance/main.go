@@ -60,9 +60,11 @@ func realMain() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// A second interrupt ends the process immediately.
-	context.AfterFunc(ctx, stop)
-	if isIsolated() {
+	if !isIsolated() {
+		// A second interrupt ends the process immediately. One in the namespaces gets an interrupt of the terminal twice: from the
+		// kernel, and from the process outside.
+		context.AfterFunc(ctx, stop)
+	} else {
 		if err := furnish(); err != nil {
 			return err
 		}

@@ -160,6 +160,11 @@ var recipes = []recipe{
 		}}},
 		Config: v1.Config{Cmd: []string{"nnp"}, Env: []string{images.SystemPath}, Labels: versioned("1.4")},
 	},
+	// A stand-in: the ipcs of busybox, on Debian for awk. A spec of node agents lists shared memory with it.
+	{
+		Name: suite + "ipc-utils:1.4", Layers: []layer{debian, compiledBusybox, {"ipc-utils", []source{link{"usr/bin/ipcs", "../../bin/busybox"}}}},
+		Config: v1.Config{Cmd: []string{"sh"}, Env: []string{images.SystemPath}, Labels: versioned("1.4")},
+	},
 	// A stand-in in its version: upstream's image has the sample of v0.33.7, this one that of the
 	// libraries' version. The tested API is the same.
 	{
