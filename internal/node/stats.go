@@ -149,6 +149,7 @@ func (a *Agent) state() metrics.State {
 	s.WorkingPods = workingPods(a.pods.Working())
 	s.SharedCPUs, s.ExclusiveCPUs = a.assigned.CPUs()
 	s.Claims = a.records.InUse()
+	s.ProtectedMin, s.ProtectedLow = a.cgroups.Protected()
 	return s
 }
 

@@ -73,11 +73,22 @@ type Manager struct {
 	// returns when the operation ends. It is set before the first pod.
 	Observe func(operation string) (done func())
 
-	parent string
-	tree   hierarchy
+	// PageSizes are the sizes of huge pages, in bytes, whose use is limited. They are set before the first pod.
+	PageSizes []int64
+
+	parent    string
+	tree      hierarchy
+	memoryQoS criconfig.MemoryQoS
 
 	mu       sync.Mutex
-	requests map[types.UID]int64 // CPU of burstable pods, in millicores
+	requests map[types.UID]podRequest
+}
+
+// podRequest is what a pod requests of its class.
+type podRequest struct {
+	class v1.PodQOSClass
+	// cpu is in millicores, and memory in bytes.
+	cpu, memory int64
 }
 
 // New returns the manager of the cgroups below parent, an absolute cgroup path ("/kindred-0123").
@@ -91,7 +102,7 @@ func New(parent string) *Manager {
 }
 
 func newIn(root, parent string) *Manager {
-	m := &Manager{parent: parent, requests: map[types.UID]int64{}}
+	m := &Manager{parent: parent, requests: map[types.UID]podRequest{}}
 	for _, tree := range []hierarchy{detectV2(root), detectV1(root)} {
 		if tree == nil {
 			continue
@@ -124,6 +135,7 @@ func (m *Manager) Grow(p *v1.Pod) (string, error) {
 		if memory < 0 || memory > limits.MemoryLimitInBytes {
 			limits.MemoryLimitInBytes = 0
 		}
+		limits.Unified = nil // memory.high is a limit, too
 		return limits
 	})
 }
@@ -136,7 +148,7 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 	class := qos.GetPodQOS(p)
 	path := m.path(class, p.UID)
 	defer m.observe(m.operation(path))()
-	limits := limitsOf(p, class)
+	limits := m.limitsOf(p, class)
 	if m.Unlimited != nil && m.Unlimited(p.UID) {
 		limits.CpuQuota = 0
 	}
@@ -148,11 +160,11 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 			return "", fmt.Errorf("failed to ensure that the pod: %s cgroups exist and are correctly applied: %w", p.UID, err)
 		}
 	}
-	if class != v1.PodQOSBurstable {
+	if class == v1.PodQOSBestEffort {
 		return path, nil
 	}
 	request := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
-	return path, m.shareBurstable(p.UID, request.Cpu().MilliValue())
+	return path, m.account(p.UID, podRequest{class, request.Cpu().MilliValue(), request.Memory().Value()})
 }
 
 // Remove implements pod.Cgroups.
@@ -165,7 +177,7 @@ func (m *Manager) Remove(uid types.UID) error {
 	for _, class := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {
 		errs = append(errs, m.tree.remove(m.path(class, uid)))
 	}
-	errs = append(errs, m.shareBurstable(uid, 0))
+	errs = append(errs, m.account(uid, podRequest{}))
 	return errors.Join(errs...)
 }
 
@@ -198,27 +210,16 @@ func (m *Manager) level(class v1.PodQOSClass) string {
 	return m.parent
 }
 
-// shareBurstable records a pod's CPU request and gives the burstable level the CPU shares of the sum
-// of all requests.
-func (m *Manager) shareBurstable(uid types.UID, request int64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.requests[uid] == request {
-		return nil
-	}
-	delete(m.requests, uid)
-	if request > 0 {
-		m.requests[uid] = request
-	}
-	sum := int64(0)
-	for _, r := range m.requests {
-		sum += r
-	}
-	return m.tree.create(m.level(v1.PodQOSBurstable), &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(sum)})
+// limitsOf returns the limits of a pod's cgroup.
+func (m *Manager) limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResources {
+	limits := limitsOf(p, class)
+	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+	limits.HugepageLimits, limits.Unified = criconfig.PodHugepageLimits(requests, m.PageSizes), m.memoryQoS.Pod(p)
+	return limits
 }
 
-// limitsOf returns the limits of a pod's cgroup. A resource is limited only if the pod or every one
-// of its containers limits it.
+// limitsOf returns the limits of CPU and memory of a pod's cgroup. A resource is limited only if the pod or every one of its
+// containers limits it.
 func limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResources {
 	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
@@ -279,4 +280,12 @@ func write(dir, file, value string) error {
 		return fmt.Errorf("set cgroup limit: %w", err)
 	}
 	return nil
+}
+
+// writeIfPresent writes a file that only some kernels and controllers have.
+func writeIfPresent(dir, file, value string) error {
+	if _, err := os.Stat(filepath.Join(dir, file)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return write(dir, file, value)
 }

@@ -134,7 +134,7 @@ func TestObserve(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("cpu memory"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m := &Manager{parent: "/", tree: detectV2(root), requests: map[types.UID]int64{}}
+	m := &Manager{parent: "/", tree: detectV2(root), requests: map[types.UID]podRequest{}}
 	var begun, done []string
 	m.Observe = func(operation string) func() {
 		begun = append(begun, operation)

@@ -28,6 +28,8 @@ type State struct {
 	// SharedCPUs are those of containers without CPUs of their own, and ExclusiveCPUs those of the others. Both are 0 without
 	// the policy static.
 	SharedCPUs, ExclusiveCPUs int
+	// ProtectedMin and ProtectedLow are the bytes of memory that Guaranteed, and Burstable, pods have protected.
+	ProtectedMin, ProtectedLow int64
 	// Claims are the numbers of prepared ResourceClaims by driver; "<any>" is the number of all.
 	Claims              map[string]int
 	EphemeralContainers int
@@ -77,6 +79,8 @@ var (
 	totalVolumes      = description("volume_manager_total_volumes", "Number of volumes of the node's pods.", "plugin_name", "state")
 	sharedCPUs        = description("kubelet_cpu_manager_shared_pool_size_millicores", "The CPUs that containers without CPUs of their own share, in millicores.")
 	exclusiveCPUs     = description("kubelet_cpu_manager_exclusive_cpu_allocation_count", "The number of CPUs that containers have of their own.")
+	protectedMin      = description("kubelet_memory_qos_node_memory_min_bytes", "Memory of Guaranteed pods, in bytes, that the kernel never reclaims (memory.min).")
+	protectedLow      = description("kubelet_memory_qos_node_memory_low_bytes", "Memory of Burstable pods, in bytes, that the kernel reclaims last (memory.low).")
 	claimsInUse       = description("dra_resource_claims_in_use", "The number of prepared ResourceClaims by driver; <any> is that of all, since a claim may use several drivers.", "driver_name")
 	logBytes          = description("kubelet_container_log_filesystem_used_bytes", "Bytes used by the container's logs on the filesystem.", "uid", "namespace", "pod", "container")
 )
@@ -128,6 +132,8 @@ func (c stateCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(sharedCPUs, float64(s.SharedCPUs*1000))
 	gauge(exclusiveCPUs, float64(s.ExclusiveCPUs))
+	gauge(protectedMin, float64(s.ProtectedMin))
+	gauge(protectedLow, float64(s.ProtectedLow))
 	for driver, n := range s.Claims {
 		gauge(claimsInUse, float64(n), driver)
 	}
