@@ -7,6 +7,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"google.golang.org/grpc"
 
 	"github.com/kindred-project/kindred/test/images"
 )
@@ -228,6 +230,30 @@ func TestInvalidArchivesAreRefused(t *testing.T) {
 				t.Errorf("got %v, want an error with the file's name and %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestOtherRuntimeIsNamed: on a runtime that is not containerd, the error has the command that loads the archive. skopeo
+// refuses a format by the name of the other.
+func TestOtherRuntimeIsNamed(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "cri.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer() // without containerd's services
+	go server.Serve(listener)
+	defer server.Stop()
+	image := testImage(t)
+	for format, content := range map[string][]byte{
+		"oci-archive": ociArchive(t, image, "app:v1"), "docker-archive": dockerArchive(t, image, "app:v1"),
+	} {
+		file := write(t, content)
+		_, err := ImportImages(t.Context(), "unix://"+socket, file)
+		want := "is not containerd; load images with its own tools, CRI-O's with: skopeo copy " + format + ":" + file + " containers-storage:docker.io/library/app:v1"
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant %q", err, want)
+		}
 	}
 }
 

@@ -58,6 +58,7 @@ type settings struct {
 	Crun                string // empty if it is not installed
 	Snapshotter         string
 	Cgroup              string
+	SystemdCgroup       bool // the cgroups of containers are scopes of systemd
 	RestrictOOM         bool
 	Pause               string
 	Disabled            []string
@@ -174,7 +175,7 @@ var configV2 = configTemplate("config version 2", "version = 2\n"+configHead+`
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{{.Name}}.options]
         BinaryName = {{q .Binary}}
         Root = {{printf "%s/%s" $.State .Name | q}}
-        SystemdCgroup = false
+        SystemdCgroup = {{$.SystemdCgroup}}
 {{- end}}
 `)
 
@@ -214,7 +215,7 @@ var configV3 = configTemplate("config version 3", "version = 3\n"+configHead+`
       [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{{.Name}}.options]
         BinaryName = {{q .Binary}}
         Root = {{printf "%s/%s" $.State .Name | q}}
-        SystemdCgroup = false
+        SystemdCgroup = {{$.SystemdCgroup}}
 {{- end}}
 
 [plugins.'io.containerd.transfer.v1.local']

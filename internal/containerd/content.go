@@ -21,8 +21,9 @@ import (
 
 // imageContent is an image as containerd stores it: blobs, one of which is the root, and names.
 type imageContent struct {
-	names []string
-	root  v1.Descriptor
+	archive *archive
+	names   []string
+	root    v1.Descriptor
 	// blobs are ordered: each one comes before the blobs that refer to it.
 	blobs []blob
 	// manifest is the manifest for this machine's platform, which is unpacked.
@@ -43,6 +44,14 @@ const (
 	containerdName = "io.containerd.image.name"
 	ociName        = "org.opencontainers.image.ref.name"
 )
+
+// format returns the format of the archive as skopeo(1) names it.
+func (a *archive) format() string {
+	if a.has("index.json") {
+		return "oci-archive"
+	}
+	return "docker-archive"
+}
 
 // images returns the images in an archive.
 func (a *archive) images() ([]imageContent, error) {

@@ -33,7 +33,7 @@ func TestNamesAreUsable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.Bridge == other.Bridge || n.Network == other.Network || n.Cgroup == other.Cgroup {
+	if n.Bridge == other.Bridge || n.Network == other.Network || n.Cgroup == other.Cgroup || n.Slice == other.Slice {
 		t.Errorf("two data directories share a name: %+v and %+v", n, other)
 	}
 	for _, id := range []string{"", "0a1b2c3", "0A1B2C3D", "0a1b2c3d4", "../../..", "0a1b2c3d\n"} {
@@ -284,6 +284,21 @@ func TestConfigHasInstalledHandlers(t *testing.T) {
 			}
 			if has := strings.Contains(string(got), "containerd.runtimes.crun]"); has != (crun != "") {
 				t.Errorf("%+v, crun %q: handler is %v in\n%s", v, crun, has, got)
+			}
+		}
+	}
+}
+
+// TestConfigHasCgroupDriver: all handlers of both formats use the same driver.
+func TestConfigHasCgroupDriver(t *testing.T) {
+	for _, v := range []version{{major: 1, minor: 6}, {major: 2, minor: 4}} {
+		for _, systemd := range []bool{false, true} {
+			got, err := settings{Runc: "/usr/sbin/runc", Crun: "/usr/bin/crun", SystemdCgroup: systemd}.render(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := fmt.Sprintf("SystemdCgroup = %t\n", systemd); strings.Count(string(got), want) != 2 {
+				t.Errorf("%+v: %q is not there twice in\n%s", v, want, got)
 			}
 		}
 	}

@@ -40,6 +40,9 @@ func ImportImages(ctx context.Context, endpoint string, files ...string) ([]stri
 		if err != nil {
 			return nil, err
 		}
+		for i := range images {
+			images[i].archive = a
+		}
 		contents = append(contents, images...)
 	}
 	conn, err := dial(endpoint)
@@ -51,7 +54,8 @@ func ImportImages(ctx context.Context, endpoint string, files ...string) ([]stri
 	for _, c := range contents {
 		if err := importContent(ctx, clock.RealClock{}, conn, c); err != nil {
 			if status.Code(err) == codes.Unimplemented {
-				return names, fmt.Errorf("the container runtime at %s is not containerd; load images with its own tools, CRI-O's with: skopeo copy docker-archive:FILE containers-storage:IMAGE", endpoint)
+				return names, fmt.Errorf("the container runtime at %s is not containerd; load images with its own tools, CRI-O's with: skopeo copy %s:%s containers-storage:%s",
+					endpoint, c.archive.format(), c.archive.name, c.names[0])
 			}
 			return names, fmt.Errorf("importing %s: %w", c.names[0], plain(err))
 		}

@@ -25,6 +25,8 @@ type Names struct {
 	Network string
 	// Cgroup is the parent of all cgroups of the data directory.
 	Cgroup string
+	// Slice is the slice above the cgroups of pods, if systemd creates these: PodCgroup's first component as the name of a unit.
+	Slice string
 	// PodCgroup is the parent of the cgroups of pods.
 	PodCgroup string
 	// RuntimeCgroup is the cgroup of containerd and its shims. It is outside of the caller's cgroup,
@@ -50,6 +52,7 @@ func NamesFor(id string) (Names, error) {
 		Bridge:        bridgePrefix + id,
 		Network:       "kindred-" + id,
 		Cgroup:        cgroup,
+		Slice:         "kindred_" + id + ".slice",
 		PodCgroup:     cgroup + "/pods",
 		RuntimeCgroup: cgroup + "/runtime",
 	}, nil

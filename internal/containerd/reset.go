@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/godbus/dbus/v5"
 	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
@@ -169,11 +170,35 @@ func removeCgroups(ctx context.Context, o Options) error {
 		return err
 	}
 	for _, h := range hierarchies {
-		root := filepath.Join(h.Mountpoint, o.Names.Cgroup)
-		err := poll(ctx, o.Clock, stopGrace, func() error { return removeCgroup(root) })
-		if err != nil {
-			return fmt.Errorf("removing cgroup %s: %w", root, err)
+		for _, name := range []string{o.Names.Cgroup, o.Names.Slice} {
+			root := filepath.Join(h.Mountpoint, name)
+			err := poll(ctx, o.Clock, stopGrace, func() error { return removeCgroup(root) })
+			if err != nil {
+				return fmt.Errorf("removing cgroup %s: %w", root, err)
+			}
 		}
+	}
+	return stopSlice(ctx, o.Names.Slice)
+}
+
+// stopSlice has systemd forget a slice, and those below it, which would otherwise stay loaded without processes.
+func stopSlice(ctx context.Context, slice string) error {
+	if _, err := os.Stat("/run/systemd/system"); err != nil {
+		return nil
+	}
+	bus, err := dbus.ConnectSystemBus(dbus.WithContext(ctx))
+	if err != nil {
+		return fmt.Errorf("stop %s: %w", slice, err)
+	}
+	defer bus.Close()
+	systemd := bus.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
+	err = systemd.CallWithContext(ctx, "org.freedesktop.systemd1.Manager.StopUnit", 0, slice, "replace").Err
+	var refused dbus.Error
+	if errors.As(err, &refused) && refused.Name == "org.freedesktop.systemd1.NoSuchUnit" {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("stop %s: %w", slice, err)
 	}
 	return nil
 }

@@ -32,6 +32,8 @@ type Options struct {
 	// PodCIDRs and IPv6 are those of NetworkOptions.
 	PodCIDRs []netip.Prefix
 	IPv6     bool
+	// SystemdCgroup has systemd create the cgroups of containers. Their parent is a slice then.
+	SystemdCgroup bool
 	// Clock defaults to the real clock.
 	Clock clock.Clock
 	// Progress is called, if set, after each step.
@@ -197,7 +199,7 @@ func (o Options) configFor(v version) ([]byte, error) {
 	return settings{
 		Root: o.Root + "/root", State: o.state(), Socket: o.socket(),
 		Hosts: o.HostsDir(), NetworkConf: confDir(o.networkDir()), NetworkBin: cni,
-		Runc: runc, Crun: crun, Snapshotter: snapshotter, Cgroup: o.Names.RuntimeCgroup,
+		Runc: runc, Crun: crun, Snapshotter: snapshotter, Cgroup: o.Names.RuntimeCgroup, SystemdCgroup: o.SystemdCgroup,
 		RestrictOOM: !mayLower, Pause: PauseImage, Disabled: disabledFor(snapshotter),
 	}.render(v)
 }

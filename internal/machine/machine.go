@@ -73,6 +73,7 @@ func Prepare(ctx context.Context, o Options) *Machine {
 	}
 	m.runtimeOptions = RuntimeOptions(o.Dir, m.names)
 	m.runtimeOptions.PodCIDRs, m.runtimeOptions.IPv6 = o.PodCIDRs, hasIPv6(o.PodCIDRs) || hasIPv6(o.ServiceCIDRs)
+	m.runtimeOptions.SystemdCgroup = o.Kubelet.CgroupDriver == "systemd"
 	m.runtimeOptions.Clock = o.Clock
 	go m.startRuntime(ctx)
 	return m

@@ -121,7 +121,14 @@ func New(options Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the version of the container runtime at %s: %w", options.Endpoint, err)
 	}
-	cgroups := cgroup.New(options.CgroupParent)
+	driver, err := cgroupDriver(ctx, service, options.Config.CgroupDriver)
+	if err != nil {
+		return nil, err
+	}
+	cgroups, err := cgroup.New(options.CgroupParent, driver)
+	if err != nil {
+		return nil, err
+	}
 	cgroups.PodPIDs = *options.Config.PodPidsLimit
 	counted := metrics.New(options.Name, cgroups.Version(), options.Clock)
 	cgroups.Observe = counted.CgroupOperation

@@ -21,9 +21,9 @@ type Unit struct {
 
 // Text returns the unit file.
 //
-// containerd and its shims stay in the service's cgroup and outlive the process: KillMode=process leaves them alone when the
-// service stops, OOMPolicy=continue keeps the service when one of them is killed, and no limit on tasks applies to their
-// sum. The service is ready when the cluster is, which has its own time limits for each step of the start.
+// containerd and its shims outlive the process. They are in a cgroup of their own, to which containerd moves itself when it
+// starts; until then, KillMode=process leaves it alone when the service stops, OOMPolicy=continue keeps the service if it is
+// killed, and no limit on tasks applies. The service is ready when the cluster is, which has its own time limits for each step of the start.
 func (u Unit) Text() string {
 	words := make([]string, len(u.Command))
 	for i, word := range u.Command {

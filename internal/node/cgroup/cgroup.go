@@ -10,8 +10,9 @@
 //	<parent>/besteffort/pod<uid>
 //
 // A pod's cgroup has the limits of the pod, which its containers share. The CPU shares of the
-// class levels give burstable pods precedence over best-effort pods. Both cgroup versions are
-// supported. The driver is cgroupfs: the manager creates directories.
+// class levels give burstable pods precedence over best-effort pods. Both cgroup versions and both
+// drivers are supported: with cgroupfs, the manager creates directories; with systemd, each cgroup
+// is that of a slice, such as <parent>.slice/<parent>-burstable.slice/<parent>-burstable-pod<uid>.slice.
 package cgroup
 
 import (
@@ -42,8 +43,15 @@ const (
 // hierarchy is a cgroup file system: the unified hierarchy of version 2, or all controllers of
 // version 1.
 type hierarchy interface {
+	version() int
+	// join returns the path of a child. split is its inverse: it returns the name of a child from that of its directory, and
+	// false if it is no such child.
+	join(parent, name string) string
+	split(parent, entry string) (name string, ok bool)
 	// create creates the cgroup and its missing parents, and sets the limits.
 	create(path string, limits *runtimeapi.LinuxContainerResources) error
+	// limitPIDs limits the processes and threads of a cgroup that exists.
+	limitPIDs(path string, limit int64) error
 	// limits reads the cgroup's limits: -1 for no limit, 0 if the cgroup does not exist.
 	limits(path string) (quota, memory int64)
 	// sample returns what the processes of the cgroup and of its children use, and allLimits what they may use.
@@ -91,14 +99,17 @@ type podRequest struct {
 	cpu, memory int64
 }
 
-// New returns the manager of the cgroups below parent, an absolute cgroup path ("/kindred-0123").
-// Without a parent, or if cgroups cannot be written, there are no pod-level cgroups, and the runtime
-// chooses the parent of containers.
-func New(parent string) *Manager {
+// New returns the manager of the cgroups below parent, an absolute cgroup path ("/kindred-0123"), of
+// which each component is a slice if the driver is systemd. Without a parent, or if cgroups cannot be
+// written, there are no pod-level cgroups, and the runtime chooses the parent of containers.
+func New(parent string, driver Driver) (*Manager, error) {
 	if parent == "" {
-		return &Manager{}
+		return &Manager{}, nil
 	}
-	return newIn("/sys/fs/cgroup", parent)
+	if driver == Systemd {
+		return newSystemd(parent)
+	}
+	return newIn("/sys/fs/cgroup", parent), nil
 }
 
 func newIn(root, parent string) *Manager {
@@ -113,6 +124,29 @@ func newIn(root, parent string) *Manager {
 		}
 	}
 	return m
+}
+
+// newSystemd fails if slices cannot be created: the runtime was configured for them.
+func newSystemd(parent string) (*Manager, error) {
+	tree := detectV2("/sys/fs/cgroup")
+	if tree == nil {
+		tree = detectV1("/sys/fs/cgroup")
+	}
+	if tree == nil {
+		return nil, errors.New("the machine has no cgroups for CPU and memory in /sys/fs/cgroup")
+	}
+	tree, err := newSlices(tree)
+	if err != nil {
+		return nil, err
+	}
+	slice := "/"
+	for name := range strings.SplitSeq(strings.Trim(parent, "/"), "/") {
+		slice = tree.join(slice, name)
+	}
+	if err := tree.create(slice, nil); err != nil {
+		return nil, fmt.Errorf("create the slice of pods by systemd: %w", err)
+	}
+	return &Manager{parent: slice, tree: tree, requests: map[types.UID]int64{}}, nil
 }
 
 // IsV2 reports whether the machine has only the unified hierarchy.
@@ -156,7 +190,7 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 		return "", fmt.Errorf("failed to ensure that the pod: %s cgroups exist and are correctly applied: %w", p.UID, err)
 	}
 	if m.PodPIDs > 0 {
-		if err := m.limitPIDs(path, m.PodPIDs); err != nil {
+		if err := m.tree.limitPIDs(path, m.PodPIDs); err != nil {
 			return "", fmt.Errorf("failed to ensure that the pod: %s cgroups exist and are correctly applied: %w", p.UID, err)
 		}
 	}
@@ -197,15 +231,15 @@ func (m *Manager) operation(path string) string {
 }
 
 func (m *Manager) path(class v1.PodQOSClass, uid types.UID) string {
-	return filepath.Join(m.level(class), "pod"+string(uid))
+	return m.tree.join(m.level(class), "pod"+string(uid))
 }
 
 func (m *Manager) level(class v1.PodQOSClass) string {
 	switch class {
 	case v1.PodQOSBurstable:
-		return filepath.Join(m.parent, burstable)
+		return m.tree.join(m.parent, burstable)
 	case v1.PodQOSBestEffort:
-		return filepath.Join(m.parent, bestEffort)
+		return m.tree.join(m.parent, bestEffort)
 	}
 	return m.parent
 }

@@ -23,14 +23,16 @@ func (m *Manager) Pods() ([]types.UID, error) {
 		return nil, nil
 	}
 	found := map[types.UID]bool{}
-	for _, dir := range m.tree.dirs(m.parent) {
-		for _, level := range []string{"", burstable, bestEffort} {
-			entries, err := os.ReadDir(filepath.Join(dir, level))
+	for _, class := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {
+		level := m.level(class)
+		for _, dir := range m.tree.dirs(level) {
+			entries, err := os.ReadDir(dir)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
 			}
 			for _, entry := range entries {
-				if uid, ok := strings.CutPrefix(entry.Name(), "pod"); ok && entry.IsDir() {
+				name, isChild := m.tree.split(level, entry.Name())
+				if uid, isPod := strings.CutPrefix(name, "pod"); isChild && isPod && entry.IsDir() {
 					found[types.UID(uid)] = true
 				}
 			}

@@ -34,7 +34,7 @@ func TestPods(t *testing.T) {
 			t.Errorf("%s: pods (-want +got):\n%s", name, diff)
 		}
 	}
-	if pods, err := New("").Pods(); len(pods) > 0 || err != nil {
+	if pods, err := (&Manager{}).Pods(); len(pods) > 0 || err != nil {
 		t.Errorf("pods %v, %v without cgroups", pods, err)
 	}
 }
@@ -75,7 +75,7 @@ func TestDestroyKills(t *testing.T) {
 // TestDestroyInKernel: a real cgroup with a process in its child is removed.
 func TestDestroyInKernel(t *testing.T) {
 	parent := fmt.Sprintf("/kindred-test-%d", os.Getpid())
-	m := New(parent)
+	m := newIn("/sys/fs/cgroup", parent)
 	if m.tree == nil {
 		t.Skip("cgroups cannot be written")
 	}

@@ -9,12 +9,15 @@ import (
 	"strconv"
 )
 
-// limitPIDs limits the processes and threads of a cgroup that exists.
-func (m *Manager) limitPIDs(path string, limit int64) error {
-	if _, err := os.Stat(m.tree.pids("/")); err != nil {
+func (t version1) limitPIDs(path string, limit int64) error { return limitPIDs(t, path, limit) }
+
+func (t version2) limitPIDs(path string, limit int64) error { return limitPIDs(t, path, limit) }
+
+func limitPIDs(tree hierarchy, path string, limit int64) error {
+	if _, err := os.Stat(tree.pids("/")); err != nil {
 		return fmt.Errorf("the number of processes cannot be limited: %w", err)
 	}
-	dir := m.tree.pids(path)
+	dir := tree.pids(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("create cgroup: %w", err)
 	}

@@ -46,7 +46,7 @@ func TestLimitPods(t *testing.T) {
 			t.Errorf("%s: %d processes, %v", name, n, err)
 		}
 	}
-	none := New("")
+	none := &Manager{}
 	if limited, err := none.LimitPods(1, 1, 1); limited || err != nil {
 		t.Errorf("without cgroups: limited %t, %v", limited, err)
 	}

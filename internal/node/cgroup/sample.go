@@ -58,13 +58,10 @@ type Limits struct {
 
 // Version returns the version of cgroups that pods have; 0 if they have none of their own.
 func (m *Manager) Version() int {
-	switch m.tree.(type) {
-	case version1:
-		return 1
-	case version2:
-		return 2
+	if m.tree == nil {
+		return 0
 	}
-	return 0
+	return m.tree.version()
 }
 
 // Path returns the cgroup of a pod, relative to the root of each hierarchy; empty if pods have no cgroups of their own.

@@ -52,7 +52,7 @@ func (m *Manager) LimitPods(cpuMilli, memory, pids int64) (limited bool, err err
 		return false, nil
 	}
 	err = m.tree.create(m.parent, &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(cpuMilli), MemoryLimitInBytes: memory})
-	return true, errors.Join(err, m.limitPIDs(m.parent, pids))
+	return true, errors.Join(err, m.tree.limitPIDs(m.parent, pids))
 }
 
 // MachineUsage returns what all processes of the machine use.

@@ -66,7 +66,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestUsageIsUnknown(t *testing.T) {
-	if _, err := New("").Usage(podWith("u", nil, nil)); !errors.Is(err, ErrNone) {
+	if _, err := (&Manager{}).Usage(podWith("u", nil, nil)); !errors.Is(err, ErrNone) {
 		t.Errorf("without a parent: %v", err)
 	}
 	root := tree(t, map[string]string{"cpu/tasks": "", "memory/tasks": "", "cpuacct/cpuacct.usage": "much"})

@@ -38,6 +38,12 @@ func detectV1(root string) hierarchy {
 	return tree
 }
 
+func (t version1) version() int { return 1 }
+
+func (t version1) join(parent, name string) string { return filepath.Join(parent, name) }
+
+func (t version1) split(_, entry string) (string, bool) { return entry, true }
+
 func (t version1) create(path string, limits *runtimeapi.LinuxContainerResources) error {
 	cpu, memory := filepath.Join(t.cpu, path), filepath.Join(t.memory, path)
 	if err := errors.Join(os.MkdirAll(cpu, 0o755), os.MkdirAll(memory, 0o755)); err != nil {

@@ -36,6 +36,12 @@ func detectV2(root string) hierarchy {
 	return tree
 }
 
+func (t version2) version() int { return 2 }
+
+func (t version2) join(parent, name string) string { return filepath.Join(parent, name) }
+
+func (t version2) split(_, entry string) (string, bool) { return entry, true }
+
 func (t version2) create(path string, limits *runtimeapi.LinuxContainerResources) error {
 	dir := t.root
 	for _, name := range strings.Split(strings.Trim(path, "/"), "/") {

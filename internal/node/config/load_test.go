@@ -106,7 +106,7 @@ func TestParseErrors(t *testing.T) {
 		head + "reservedSystemCPUs: two":                                                      `reservedSystemCPUs is "two"`,
 		head + "reservedSystemCPUs: 0\nkubeReservedCgroup: /k":                                "reservedSystemCPUs can't be used with",
 		head + "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {align-by-socket: 'true'}": "Alpha-level Options not enabled",
-		head + "cgroupDriver: systemd":                                                        `cgroupDriver is "systemd", and must be cgroupfs`,
+		head + "cgroupDriver: runc":                                                           `cgroupDriver is "runc", and must be cgroupfs or systemd`,
 		head + "shutdownGracePeriod: 1ms":                                                     "shutdownGracePeriod is 1ms, and must be 0 or at least 1s",
 		head + "shutdownGracePeriodCriticalPods: 2s":                                          "may be at most shutdownGracePeriod, which is 0s",
 		head + "shutdownGracePeriod: 9s\nshutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 1}]": "only one of them may be",

@@ -243,10 +243,10 @@ func validateShutdown(c *kubeletv1beta1.KubeletConfiguration) error {
 	return nil
 }
 
-// cgroupDriver checks which program makes cgroups.
+// cgroupDriver checks which program creates cgroups.
 func cgroupDriver(driver string) error {
-	if driver != "cgroupfs" {
-		return fmt.Errorf("cgroupDriver is %q, and must be cgroupfs: the agent makes the cgroups of pods itself", driver)
+	if driver != "cgroupfs" && driver != "systemd" {
+		return fmt.Errorf("cgroupDriver is %q, and must be cgroupfs or systemd", driver)
 	}
 	return nil
 }

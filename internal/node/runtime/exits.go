@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -30,14 +31,22 @@ const (
 // reconnect is the pause before a failed event stream is opened again.
 const reconnect = time.Second
 
+// errNoEvents is the result of a stream that the runtime ends without an error and without an event.
+var errNoEvents = errors.New("the event stream ended without events")
+
 // Watch calls changed for each pod that may have changed, until ctx ends. It uses the runtime's event
-// stream. A runtime without one (containerd before 1.7) returns Unimplemented: Watch then waits for
-// the exit of each container's first process on a pidfd. Both are best effort, so callers must list
-// periodically.
+// stream. A runtime without one (containerd before 1.7) returns Unimplemented, and CRI-O ends each
+// stream at once unless its enable_pod_events is set: Watch then waits for the exit of each
+// container's first process on a pidfd. Both are best effort, so callers must list periodically.
 func (r *Runtime) Watch(ctx context.Context, changed func(types.UID)) {
+	empty := 0
 	for ctx.Err() == nil {
 		err := r.watchEvents(ctx, changed)
-		if status.Code(err) == codes.Unimplemented {
+		if empty++; !errors.Is(err, errNoEvents) {
+			empty = 0
+		}
+		// A single empty stream may be that of a runtime that stops.
+		if status.Code(err) == codes.Unimplemented || empty == 2 {
 			r.watchProcesses(ctx, changed)
 			return
 		}
@@ -54,16 +63,17 @@ func (r *Runtime) watchEvents(ctx context.Context, changed func(types.UID)) erro
 	events := make(chan *runtimeapi.ContainerEventResponse, 64)
 	failed := make(chan error, 1)
 	go func() { failed <- r.cri.GetContainerEvents(quiet(ctx), events, nil) }()
-	for {
+	for received := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-failed:
-			if err == nil {
-				err = errors.New("event stream ended")
+			if errors.Is(err, io.EOF) && received+len(events) == 0 {
+				return errNoEvents
 			}
 			return err
 		case event := <-events:
+			received++
 			if uid := event.GetPodSandboxStatus().GetMetadata().GetUid(); uid != "" {
 				changed(types.UID(uid))
 			}

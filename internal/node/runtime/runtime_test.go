@@ -6,6 +6,7 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -36,7 +37,8 @@ type fakeCRI struct {
 	sandboxOf  map[string]string
 	pids       map[string]int
 	requested  []string
-	events     chan *runtimeapi.ContainerEventResponse // nil: unimplemented
+	events     chan *runtimeapi.ContainerEventResponse // nil: none
+	noEvents   error                                   // the result of a stream, if events is nil
 }
 
 func newFakeCRI() *fakeCRI {
@@ -107,7 +109,7 @@ func (f *fakeCRI) ContainerStatus(_ context.Context, id string, _ bool) (*runtim
 
 func (f *fakeCRI) GetContainerEvents(ctx context.Context, out chan *runtimeapi.ContainerEventResponse, _ func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {
 	if f.events == nil {
-		return status.Error(codes.Unimplemented, "no events")
+		return f.noEvents
 	}
 	for {
 		select {
@@ -280,13 +282,20 @@ func TestEventsWakePods(t *testing.T) {
 }
 
 // TestExitsWakePods: in a runtime without events, the exit of a real process is noticed, once the
-// runtime has noticed it as well.
+// runtime has noticed it as well. containerd 1.6 and CRI-O refuse to send events in different ways.
 func TestExitsWakePods(t *testing.T) {
+	for name, refusal := range map[string]error{"Unimplemented": status.Error(codes.Unimplemented, "no events"), "end of the stream": io.EOF} {
+		t.Run(name, func(t *testing.T) { exitsWakePods(t, refusal) })
+	}
+}
+
+func exitsWakePods(t *testing.T, refusal error) {
 	process := exec.Command("sleep", "1000")
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
 	fake := newFakeCRI()
+	fake.noEvents = refusal
 	fake.fill("me", "u")
 	fake.pids["u-c1"] = process.Process.Pid
 	r := New(fake, "me", clock.RealClock{})
