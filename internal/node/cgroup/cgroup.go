@@ -146,7 +146,7 @@ func newSystemd(parent string) (*Manager, error) {
 	if err := tree.create(slice, nil); err != nil {
 		return nil, fmt.Errorf("create the slice of pods by systemd: %w", err)
 	}
-	return &Manager{parent: slice, tree: tree, requests: map[types.UID]int64{}}, nil
+	return &Manager{parent: slice, tree: tree, requests: map[types.UID]podRequest{}}, nil
 }
 
 // IsV2 reports whether the machine has only the unified hierarchy.

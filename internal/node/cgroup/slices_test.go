@@ -15,6 +15,8 @@ import (
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/systemd"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 )
 
 // fakeSystemd creates the directories of slices, and records what is set.
@@ -63,7 +65,7 @@ func managerOfSlices(t *testing.T, tree func(root string) hierarchy) (*Manager, 
 	t.Helper()
 	fake := &fakeSystemd{root: t.TempDir(), set: map[string][]cgroups.Resources{}}
 	units := sliceUnits{tree(fake.root), fake.unit}
-	m := &Manager{parent: units.join(units.join("/", "kindred-0a"), "pods"), tree: units, requests: map[types.UID]int64{}, PodPIDs: 64}
+	m := &Manager{parent: units.join(units.join("/", "kindred-0a"), "pods"), tree: units, requests: map[types.UID]podRequest{}, PodPIDs: 64}
 	if err := units.create(m.parent, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -169,5 +171,29 @@ func TestSystemdIsNeeded(t *testing.T) {
 	}
 	if _, err := New("/k", Systemd); err == nil || !strings.Contains(err.Error(), "not booted with systemd") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestSlicesProtectMemory: the settings of MemoryQoS and the limits of huge pages are set on units as well.
+func TestSlicesProtectMemory(t *testing.T) {
+	m, fake := managerOfSlices(t, unified)
+	m.PodPIDs, m.PageSizes = 0, []int64{2 << 20}
+	if err := m.ProtectMemory(criconfig.MemoryQoS{Unified: true, Enabled: true, Reserve: true, PageSize: 4096}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Ensure(podWith("b", list("250m", "8Ki"), nil)); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]cgroups.Resources{
+		"kindred_0a-pods.slice": {
+			{Unified: map[string]string{"memory.min": "0", "memory.low": "0"}}, {Unified: map[string]string{"memory.min": "8192", "memory.low": "8192"}},
+		},
+		"kindred_0a-pods-burstable.slice": {{CpuWeight: 10, Unified: map[string]string{"memory.low": "8192"}}},
+		"kindred_0a-pods-burstable-podb.slice": {{
+			CpuWeight: 10, Unified: map[string]string{"memory.low": "8192"}, HugetlbLimit: []*cgroups.HugepageLimit{{Pagesize: "2MB"}},
+		}},
+	}
+	if diff := cmp.Diff(want, fake.set, cmpopts.IgnoreFields(cgroups.Resources{}, "SkipDevices", "SkipFreezeOnSet")); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
 	}
 }
