@@ -117,6 +117,7 @@ func (a *Agent) RunningPods(ctx context.Context) ([]*v1.Pod, error) {
 // state returns what is the case on the node, for its metrics.
 func (a *Agent) state() metrics.State {
 	s := metrics.State{Containers: map[string]int{}, WantedVolumes: map[string]int{}, MountedVolumes: map[string]int{}, Now: a.options.Clock.Now()}
+	s.PendingResizes = map[metrics.PendingResize]int{}
 	if a.options.ServerCertificate != nil {
 		s.ServerCertificate = a.options.ServerCertificate()
 	}
@@ -133,6 +134,7 @@ func (a *Agent) state() metrics.State {
 				a.volumes.Count(p, s.WantedVolumes, s.MountedVolumes)
 			}
 		}
+		countResizes(&s, p)
 		s.EphemeralContainers += len(p.Spec.EphemeralContainers)
 		last := a.view.Last(p.UID)
 		if last == nil {
