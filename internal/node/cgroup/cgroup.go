@@ -194,11 +194,18 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 			return "", fmt.Errorf("failed to ensure that the pod: %s cgroups exist and are correctly applied: %w", p.UID, err)
 		}
 	}
-	if class == v1.PodQOSBestEffort {
-		return path, nil
+	return path, m.Count(p)
+}
+
+// Count counts what a pod requests that has, or will get, a cgroup until Remove removes it. The cgroup may be from an earlier
+// agent.
+func (m *Manager) Count(p *v1.Pod) error {
+	class := qos.GetPodQOS(p)
+	if m.tree == nil || class == v1.PodQOSBestEffort {
+		return nil
 	}
 	request := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
-	return path, m.account(p.UID, podRequest{class, request.Cpu().MilliValue(), request.Memory().Value()})
+	return m.account(p.UID, podRequest{class, request.Cpu().MilliValue(), request.Memory().Value()})
 }
 
 // Remove implements pod.Cgroups.

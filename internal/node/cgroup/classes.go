@@ -18,13 +18,10 @@ import (
 // above pods is not protected any more, unless q protects it.
 func (m *Manager) ProtectMemory(q criconfig.MemoryQoS) error {
 	m.memoryQoS = q
-	if m.tree == nil {
+	if m.tree == nil || !q.Unified || q.Protects() {
 		return nil
 	}
 	pods, burstable := q.Classes(0, 0)
-	if pods == nil {
-		return nil
-	}
 	err := m.tree.create(m.parent, &runtimeapi.LinuxContainerResources{Unified: pods})
 	level := m.level(v1.PodQOSBurstable)
 	if _, missing := os.Stat(m.tree.memoryDir(level)); missing != nil {

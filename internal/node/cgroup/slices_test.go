@@ -186,7 +186,7 @@ func TestSlicesProtectMemory(t *testing.T) {
 	}
 	want := map[string][]cgroups.Resources{
 		"kindred_0a-pods.slice": {
-			{Unified: map[string]string{"memory.min": "0", "memory.low": "0"}}, {Unified: map[string]string{"memory.min": "8192", "memory.low": "8192"}},
+			{Unified: map[string]string{"memory.min": "8192", "memory.low": "8192"}},
 		},
 		"kindred_0a-pods-burstable.slice": {{CpuWeight: 10, Unified: map[string]string{"memory.low": "8192"}}},
 		"kindred_0a-pods-burstable-podb.slice": {{
