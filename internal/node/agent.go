@@ -66,6 +66,7 @@ type Agent struct {
 	handlers     *runtimeHandlers
 	users        *userns.Manager
 	swap         criconfig.Swap
+	memoryQoS    criconfig.MemoryQoS
 	metrics      *metrics.Metrics
 	sampler      *sampler.Sampler
 	loop         loop
@@ -149,6 +150,7 @@ func New(options Options) (*Agent, error) {
 		options: options, changed: make(chan struct{}, 1), startup: counted.Startup(sampler.BootTime(options.Clock.Now())),
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
+	a.protectMemory()
 	if err := a.openResources(); err != nil {
 		return nil, errors.Join(err, a.disconnect())
 	}

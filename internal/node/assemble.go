@@ -80,7 +80,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Host: criconfig.Host{
 			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.registration.reporter.machine.memory,
 			KillTogether:   cgroup.IsV2() && (o.Config.SingleProcessOOMKill == nil || !*o.Config.SingleProcessOOMKill),
-			SeccompDefault: *o.Config.SeccompDefault, Swap: a.swap, PageSizes: a.limitedPageSizes(),
+			SeccompDefault: *o.Config.SeccompDefault, Swap: a.swap, MemoryQoS: a.memoryQoS, PageSizes: a.limitedPageSizes(),
 			DNS: criconfig.DNS{Servers: o.ClusterDNS, Domain: o.Config.ClusterDomain, ResolvConf: o.ResolvConf},
 		},
 		Runtime:     a.view,

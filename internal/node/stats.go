@@ -116,6 +116,7 @@ func (a *Agent) RunningPods(ctx context.Context) ([]*v1.Pod, error) {
 // state returns what is the case on the node, for its metrics.
 func (a *Agent) state() metrics.State {
 	s := metrics.State{Containers: map[string]int{}, WantedVolumes: map[string]int{}, MountedVolumes: map[string]int{}, Now: a.options.Clock.Now()}
+	s.PendingResizes = map[metrics.PendingResize]int{}
 	if a.options.ServerCertificate != nil {
 		s.ServerCertificate = a.options.ServerCertificate()
 	}
@@ -132,6 +133,7 @@ func (a *Agent) state() metrics.State {
 				a.volumes.Count(p, s.WantedVolumes, s.MountedVolumes)
 			}
 		}
+		countResizes(&s, p)
 		s.EphemeralContainers += len(p.Spec.EphemeralContainers)
 		last := a.view.Last(p.UID)
 		if last == nil {
@@ -148,6 +150,7 @@ func (a *Agent) state() metrics.State {
 	s.WorkingPods = workingPods(a.pods.Working())
 	s.SharedCPUs, s.ExclusiveCPUs = a.assigned.CPUs()
 	s.Claims = a.records.InUse()
+	s.ProtectedMin, s.ProtectedLow = a.cgroups.Protected()
 	return s
 }
 

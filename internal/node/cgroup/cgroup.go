@@ -83,12 +83,16 @@ type Manager struct {
 	// returns when the operation ends. It is set before the first pod.
 	Observe func(operation string) (done func())
 
-	parent string
-	tree   hierarchy
+	// PageSizes are the sizes of huge pages, in bytes, whose use is limited. They are set before the first pod.
+	PageSizes []int64
 
-	mu     sync.Mutex
-	shared bool  // the levels have shares
-	shares int64 // of the burstable level
+	parent    string
+	tree      hierarchy
+	memoryQoS criconfig.MemoryQoS
+
+	mu        sync.Mutex
+	shared    bool // the levels have what is requested
+	requested classRequests
 }
 
 // New returns the manager of the cgroups below parent, an absolute cgroup path ("/kindred-0123"), of
@@ -161,6 +165,7 @@ func (m *Manager) Grow(p *v1.Pod) (string, error) {
 		if memory < 0 || memory > limits.MemoryLimitInBytes {
 			limits.MemoryLimitInBytes = 0
 		}
+		limits.Unified = nil // memory.high is a limit, too
 		return limits
 	})
 }
@@ -173,7 +178,7 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 	class := qos.GetPodQOS(p)
 	path := m.path(class, p.UID)
 	defer m.observe(m.operation(path))()
-	limits := limitsOf(p, class)
+	limits := m.limitsOf(p, class)
 	if m.Unlimited != nil && m.Unlimited(p.UID) {
 		limits.CpuQuota = 0
 	}
@@ -230,8 +235,16 @@ func (m *Manager) level(class v1.PodQOSClass) string {
 	return m.parent
 }
 
-// limitsOf returns the limits of a pod's cgroup. A resource is limited only if the pod or every one
-// of its containers limits it.
+// limitsOf returns the limits of a pod's cgroup.
+func (m *Manager) limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResources {
+	limits := limitsOf(p, class)
+	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+	limits.HugepageLimits, limits.Unified = criconfig.PodHugepageLimits(requests, m.PageSizes), m.memoryQoS.Pod(p)
+	return limits
+}
+
+// limitsOf returns the limits of CPU and memory of a pod's cgroup. A resource is limited only if the pod or every one of its
+// containers limits it.
 func limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResources {
 	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
@@ -292,4 +305,12 @@ func write(dir, file, value string) error {
 		return fmt.Errorf("set cgroup limit: %w", err)
 	}
 	return nil
+}
+
+// writeIfPresent writes a file that only some kernels and controllers have.
+func writeIfPresent(dir, file, value string) error {
+	if _, err := os.Stat(filepath.Join(dir, file)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return write(dir, file, value)
 }

@@ -16,7 +16,6 @@ const (
 	notLimited     = "the agent does not limit its requests"
 	ownCertificate = "the cluster issues and renews the certificate of the agent's server"
 	notUsed        = "kubelets do not use it any more"
-	memoryQoS      = "memory is not protected or throttled below its limit (MemoryQoS)"
 	useEndpoint    = "use --container-runtime-endpoint"
 )
 
@@ -45,8 +44,6 @@ var withoutEffect = map[string]field{
 	"maxOpenFiles":                 {partOfCluster, 1000000.0},
 	"podCIDR":                      {"use --pod-cidr", nil},
 	"rotateCertificates":           {ownCertificate, true},
-	"memoryReservationPolicy":      {memoryQoS, "None"},
-	"memoryThrottlingFactor":       {memoryQoS, 0.9},
 	"runOnce":                      {"it is deprecated in kubelets", nil},
 	"serverTLSBootstrap":           {ownCertificate, nil},
 	"showHiddenMetricsForVersion":  {"no hidden metrics are served", nil},

@@ -158,7 +158,7 @@ func TestDecisions(t *testing.T) {
 		{
 			name:    "a container that exits with 0 before it is stopped for a failed probe",
 			in:      onFailure(scene(app)).with(exitedRun("app", 0)).remembering("app-0", RunMemory{Startup: new(false)}),
-			actions: []string{"StopSandbox/s"},
+			actions: []string{"StopSandbox/s", "DetachContent/"},
 		},
 		{
 			name:    "a failed startup probe in a pod that never restarts",
