@@ -66,6 +66,7 @@ type Agent struct {
 	handlers     *runtimeHandlers
 	users        *userns.Manager
 	swap         criconfig.Swap
+	memoryQoS    criconfig.MemoryQoS
 	metrics      *metrics.Metrics
 	sampler      *sampler.Sampler
 	loop         loop
@@ -132,6 +133,7 @@ func New(options Options) (*Agent, error) {
 	}
 	cgroups.PodPIDs = *options.Config.PodPidsLimit
 	counted := metrics.New(options.Name, cgroups.Version(), options.Clock)
+	cgroups.Observe = counted.CgroupOperation
 	service, images = counted.Runtime(service), counted.Images(images)
 	a := &Agent{
 		options: options, runtime: service, images: images, records: records, ready: make(chan struct{}),
@@ -141,10 +143,14 @@ func New(options Options) (*Agent, error) {
 	}
 	a.sampler = a.newSampler(machine)
 	counted.Register(metrics.NewStateCollector(a.state))
+	if options.Requests != nil {
+		counted.Register(options.Requests)
+	}
 	a.registration = &registration{
-		options: options, changed: make(chan struct{}, 1),
+		options: options, changed: make(chan struct{}, 1), startup: counted.Startup(sampler.BootTime(options.Clock.Now())),
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
+	a.protectMemory()
 	if err := a.openResources(); err != nil {
 		return nil, errors.Join(err, a.disconnect())
 	}
@@ -157,6 +163,7 @@ func New(options Options) (*Agent, error) {
 	}
 	a.pods = workers.New(a.admit, admittedResources{a.assigned, a.earlyRefusal, counted}, a.checkResize)
 	a.pods.PreemptWith(a.preempt)
+	cgroups.Active = a.pods.Active
 	a.mirrors = mirror.New(mirror.Options{
 		Client: options.Client, Status: podStatus{client: options.Client}, Node: a.registration.current, Clock: options.Clock,
 	})
@@ -164,7 +171,7 @@ func New(options Options) (*Agent, error) {
 	a.pods.OnRemoved(a.static.Removed)
 	a.shutdown = shutdown.New(shutdown.Options{
 		Config: &options.Config.KubeletConfiguration, Connect: shutdown.Connect, Pods: a.pods, Clock: options.Clock,
-		Changed: a.registration.check, Event: a.nodeEvent,
+		Changed: a.registration.check, Event: a.nodeEvent, Observe: counted.ShuttingDown,
 	})
 	a.registration.reporter.shutdown = a.shutdown.Problem
 	return a, a.watchPressure()
@@ -189,6 +196,9 @@ func (a *Agent) Runtime() cri.RuntimeService { return a.runtime }
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.FromContext(ctx).WithName("node")))
 	defer cancel()
+	if text, err := a.options.Config.Text(); err == nil {
+		klog.FromContext(ctx).Info("Effective KubeletConfiguration", "config", text)
+	}
 	a.setOOMScore(ctx)
 	stopEvents := a.recordEvents(ctx)
 	defer stopEvents()
@@ -201,6 +211,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { a.view.Watch(ctx, a.pods.RuntimeChanged) })
 	running.Go(func() { a.enforceAllocatable(ctx) })
+	running.Go(func() { a.shareCPU(ctx) })
 	running.Go(func() { a.usage.Run(ctx) })
 	running.Go(func() { a.evictions.Run(ctx) })
 	running.Go(func() { a.watchOOM(ctx) })
@@ -234,7 +245,7 @@ func (a *Agent) join(ctx context.Context, running *sync.WaitGroup, ready chan st
 	running.Go(func() {
 		server := &podresources.Server{
 			Lookup: a.Lookup(), Claims: a.claims.Resources, Clock: a.options.Clock,
-			Resources: a.assigned.Resources, Allocatable: a.assigned.AllocatableResources,
+			Resources: a.assigned.Resources, Allocatable: a.assigned.AllocatableResources, Requested: a.metrics.PodResourcesRequest,
 		}
 		server.Run(ctx, a.options.layout().PodResourcesSocket())
 	})

@@ -29,6 +29,7 @@ func (a *Agent) imageGarbage(images *image.Manager) *garbage.Images {
 		Wanted:  a.wantedImages,
 		Prune:   images.PruneRecords,
 		Event:   a.nodeEvent,
+		Removed: a.metrics.ImageRemoved,
 		File:    o.layout().ImageUsageFile(),
 	})
 }

@@ -22,7 +22,7 @@ func (a *Agent) openResources() error {
 		return fmt.Errorf("read the topology of the machine: %w", err)
 	}
 	a.plugins, err = deviceplugin.New(deviceplugin.Options{
-		Dir: layout.DevicePluginsDir(), Nodes: machine.NodeMask(), Clock: o.Clock,
+		Dir: layout.DevicePluginsDir(), Nodes: machine.NodeMask(), Clock: o.Clock, Observer: a.metrics,
 		Changed: func(resource string, ids []string) {
 			a.registration.check()
 			a.assigned.DevicesChanged(resource, ids)
@@ -34,7 +34,7 @@ func (a *Agent) openResources() error {
 	a.registration.reporter.devices = a.plugins.Counts
 	a.assigned, err = assign.New(assign.Options{
 		Dir: layout.AssignedDir(), Config: o.Config, Machine: machine, Reserved: facts.unallocatable(o.Config),
-		Plugins: a.plugins, Runtime: a.view, Clock: o.Clock, Wake: a.wake,
+		Plugins: a.plugins, Runtime: a.view, Clock: o.Clock, Wake: a.wake, Observer: a.metrics,
 	})
 	if err != nil {
 		return err

@@ -115,7 +115,8 @@ func (a *Agent) RunningPods(ctx context.Context) ([]*v1.Pod, error) {
 
 // state returns what is the case on the node, for its metrics.
 func (a *Agent) state() metrics.State {
-	s := metrics.State{Containers: map[string]int{}, Now: a.options.Clock.Now()}
+	s := metrics.State{Containers: map[string]int{}, WantedVolumes: map[string]int{}, MountedVolumes: map[string]int{}, Now: a.options.Clock.Now()}
+	s.PendingResizes = map[metrics.PendingResize]int{}
 	if a.options.ServerCertificate != nil {
 		s.ServerCertificate = a.options.ServerCertificate()
 	}
@@ -128,7 +129,11 @@ func (a *Agent) state() metrics.State {
 		s.DesiredPods[static]++
 		if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
 			s.ActivePods[static]++
+			if a.volumes != nil {
+				a.volumes.Count(p, s.WantedVolumes, s.MountedVolumes)
+			}
 		}
+		countResizes(&s, p)
 		s.EphemeralContainers += len(p.Spec.EphemeralContainers)
 		last := a.view.Last(p.UID)
 		if last == nil {
@@ -142,6 +147,10 @@ func (a *Agent) state() metrics.State {
 		}
 	}
 	s.Volumes, s.Logs = a.sampler.Volumes()
+	s.WorkingPods = workingPods(a.pods.Working())
+	s.SharedCPUs, s.ExclusiveCPUs = a.assigned.CPUs()
+	s.Claims = a.records.InUse()
+	s.ProtectedMin, s.ProtectedLow = a.cgroups.Protected()
 	return s
 }
 

@@ -114,7 +114,7 @@ func setResourceDefaults(c *kubeletv1beta1.KubeletConfiguration) {
 	if c.EnforceNodeAllocatable == nil {
 		c.EnforceNodeAllocatable = []string{"pods"}
 	}
-	set(&c.MemoryThrottlingFactor, ptr.To(0.9))
+	set(&c.MemoryReservationPolicy, kubeletv1beta1.NoneMemoryReservationPolicy)
 	set(&c.OOMScoreAdj, ptr.To[int32](-999))
 	if c.RegisterWithTaints == nil {
 		c.RegisterWithTaints = []v1.Taint{}

@@ -158,7 +158,7 @@ func TestDecisions(t *testing.T) {
 		{
 			name:    "a container that exits with 0 before it is stopped for a failed probe",
 			in:      onFailure(scene(app)).with(exitedRun("app", 0)).remembering("app-0", RunMemory{Startup: new(false)}),
-			actions: []string{"StopSandbox/s"},
+			actions: []string{"StopSandbox/s", "DetachContent/"},
 		},
 		{
 			name:    "a failed startup probe in a pod that never restarts",
@@ -181,7 +181,7 @@ func TestDecisions(t *testing.T) {
 		{
 			name:    "a failed start counts as a run",
 			in:      never(scene(app)).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 128, FinishedAt: caseTime}).remembering("app-0", RunMemory{StartFailed: true}),
-			actions: []string{"StopSandbox/s"},
+			actions: []string{"StopSandbox/s", "DetachContent/"},
 		},
 		{
 			name:    "deletion: preStop first",
@@ -218,7 +218,7 @@ func TestDecisions(t *testing.T) {
 		{
 			name:    "a completed pod stops its sandbox",
 			in:      never(scene(app)).with(runtime.Container{Name: "app", State: runtime.Exited, StartedAt: caseTime}),
-			actions: []string{"StopSandbox/s"},
+			actions: []string{"StopSandbox/s", "DetachContent/"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

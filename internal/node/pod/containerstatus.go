@@ -214,7 +214,7 @@ func (d *decision) setWaiting(c *v1.Container, kind containerType, runs []runtim
 			}
 		case failed:
 			waiting = &v1.ContainerStateWaiting{Reason: failure.Reason, Message: failure.Message}
-		case d.isReplaced(c, runs[0]) && d.Memory.StoppingSince.IsZero() && d.ended() == nil:
+		case d.isReplaced(c, runs[0]) && d.Memory.StoppingSince.IsZero() && d.ended() == nil && !IsOver(d.Pod.Status.Phase):
 			// The API does not let a container run again that it knows to have ended for good.
 			waiting = &v1.ContainerStateWaiting{Reason: reasonCreating}
 		default:

@@ -115,7 +115,9 @@ type Memory struct {
 	ClaimsReady    bool
 	ClaimsReleased bool
 	Released       bool
-	Cleaned        bool
+	// ContentDetached is set by DetachContent.
+	ContentDetached bool
+	Cleaned         bool
 	// PreparedFor identifies the pod's metadata that its volumes show.
 	PreparedFor string
 	// StoppingSince is when the pod began to stop, or began again.

@@ -85,7 +85,7 @@ func (w *Worker) tryStart(ctx context.Context, t task) error {
 		return err
 	}
 	c := containerOf(t.pod, t.Container)
-	image, err := w.parts.Images.EnsurePresent(ctx, t.pod, c, sandboxConfig)
+	image, err := w.ensureImage(ctx, t.pod, c, sandboxConfig)
 	if err != nil {
 		return err
 	}
@@ -107,6 +107,7 @@ func (w *Worker) tryStart(ctx context.Context, t task) error {
 	uncancelled := context.WithoutCancel(ctx)
 	service := w.parts.Runtime.Service()
 	id, err := service.CreateContainer(uncancelled, sandbox.ID, config, sandboxConfig)
+	w.observeImageVolumes(len(volumeImages), err)
 	if err != nil {
 		return &startError{reason: reasonCreate, err: err}
 	}
@@ -149,8 +150,9 @@ func (w *Worker) volumeImages(ctx context.Context, pod *v1.Pod, c *v1.Container,
 		}
 		// The container has no name, so that events about the image are recorded on the pod.
 		wanted := &v1.Container{Image: volume.Image.Reference, ImagePullPolicy: volume.Image.PullPolicy}
-		image, err := w.parts.Images.EnsurePresent(ctx, pod, wanted, sandbox)
+		image, err := w.ensureImage(ctx, pod, wanted, sandbox)
 		if err != nil {
+			w.observeImageVolumes(1, err)
 			return nil, err
 		}
 		ids[volume.Image.Reference] = image.Ref

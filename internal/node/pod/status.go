@@ -126,9 +126,11 @@ func (d *decision) applyFinalPhase(s *v1.PodStatus) {
 	if s.Phase == d.Old.Phase {
 		s.Reason, s.Message = d.Old.Reason, d.Old.Message
 	}
-	if end := d.ended(); end != nil && !IsOver(api.Phase) {
-		s.Phase, s.Reason, s.Message = v1.PodFailed, end.Reason, end.Message
+	end := d.ended()
+	if end == nil || IsOver(api.Phase) || d.succeededEvicted(s) {
+		return
 	}
+	s.Phase, s.Reason, s.Message = v1.PodFailed, end.Reason, end.Message
 }
 
 // anyAppRanInSandbox reports whether an app container has run in the current sandbox.

@@ -24,8 +24,9 @@ const suite = Registry + "/e2e-test-images/"
 
 // Packages of the programs that are built from published modules, and a directory of the suite.
 const (
-	agnhostProgram = "k8s.io/kubernetes/test/images/agnhost"
-	upstreamImages = "test/images/"
+	agnhostProgram      = "k8s.io/kubernetes/test/images/agnhost"
+	devicePluginProgram = "k8s.io/kubernetes/test/images/sample-device-plugin"
+	upstreamImages      = "test/images/"
 )
 
 // recipe is how an image is made.
@@ -123,6 +124,11 @@ var recipes = []recipe{
 			Entrypoint: []string{"/agnhost"}, Cmd: []string{"test-webserver"}, Env: []string{images.SystemPath},
 			ExposedPorts: map[string]struct{}{"80/tcp": {}}, Labels: versioned("1.27.0-2"),
 		},
+	},
+	{
+		Name:   suite + "sample-device-plugin:1.8.0",
+		Layers: []layer{{"sample-device-plugin", []source{program{"sampledeviceplugin", devicePluginProgram, 0o755}}}},
+		Config: v1.Config{Entrypoint: []string{"/sampledeviceplugin", "-alsologtostderr"}, Env: []string{images.SystemPath}, Labels: versioned("1.8.0")},
 	},
 	{
 		Name: suite + "glibc-dns-testing:2.1.1", Layers: []layer{debian},
