@@ -216,7 +216,10 @@ func (w *Worker) Run(ctx context.Context) {
 // count counts a pod that may run. If an earlier agent has started it, this agent does not create its cgroup.
 func (w *Worker) count(ctx context.Context) {
 	p := w.Pod()
-	if w.deleted || w.Rejected() || IsOver(p.Status.Phase) {
+	w.mu.Lock()
+	deleted := w.deleted
+	w.mu.Unlock()
+	if deleted || w.Rejected() || IsOver(p.Status.Phase) {
 		return
 	}
 	if err := w.parts.Cgroups.Count(p); err != nil {
