@@ -44,7 +44,7 @@ func (t *table) preemptLate() {
 			continue
 		}
 		if refused = t.preemptFor(p, refused); refused != nil {
-			klog.FromContext(t.ctx).Info("A static pod runs although the node is full", "pod", klog.KObj(p), "reason", refused.Message)
+			klog.FromContext(t.ctx).Info("A static pod runs that the node would refuse now", "pod", klog.KObj(p), "reason", refused.Message)
 		}
 	}
 	t.early = nil
