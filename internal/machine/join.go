@@ -136,7 +136,7 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 	if m.bridge.Bridge != "" {
 		limitBandwidth, announcePod = m.bridge.LimitBandwidth, m.bridge.AnnouncePod
 	}
-	return node.New(node.Options{
+	options := node.Options{
 		Name:              m.options.Name,
 		Client:            client,
 		Decode:            manifest.Pods,
@@ -160,7 +160,11 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 		AnnouncePod:       announcePod,
 		PinnedImages:      m.pinnedImages,
 		Clock:             m.options.Clock,
-	})
+	}
+	if m.shown != nil {
+		options.ShowStatic = m.shown
+	}
+	return node.New(options)
 }
 
 // pinnedImages returns the names of images that the agent never removes.
