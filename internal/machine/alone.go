@@ -26,7 +26,12 @@ func (m *Machine) StandAlone(ctx context.Context, keys *pki.PKI, parts *part.Gro
 	if err != nil {
 		return "", err
 	}
-	agent, err := m.newAgent(nil, nil, nil, nil, ports.number(), serving)
+	network, err := m.startLocalNetwork(ctx)
+	if err != nil {
+		ports.close()
+		return "", err
+	}
+	agent, err := m.newAgent(nil, nil, network, nil, ports.number(), serving)
 	if err == nil {
 		err = m.serveAgent(agent, nil, ports, serving)
 	}

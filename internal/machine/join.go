@@ -141,7 +141,7 @@ func (m *Machine) newAgent(client kubernetes.Interface, requests *metrics.Reques
 	if m.bridge.Bridge != "" {
 		limitBandwidth, announcePod = m.bridge.LimitBandwidth, m.bridge.AnnouncePod
 	}
-	return node.New(node.Options{
+	options := node.Options{
 		Name:              m.options.Name,
 		Client:            client,
 		Requests:          requests,
@@ -166,7 +166,11 @@ func (m *Machine) newAgent(client kubernetes.Interface, requests *metrics.Reques
 		AnnouncePod:       announcePod,
 		PinnedImages:      m.pinnedImages,
 		Clock:             m.options.Clock,
-	})
+	}
+	if m.shown != nil {
+		options.ShowStatic = m.shown
+	}
+	return node.New(options)
 }
 
 // pinnedImages returns the names of images that the agent never removes.

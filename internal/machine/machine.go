@@ -45,6 +45,9 @@ type Machine struct {
 	// supervise keeps the private containerd running.
 	supervise func(context.Context)
 
+	// shown are the static pods of a node without an API; nil if the node has an API, or translates no host ports.
+	shown *localPods
+
 	// api and parts are those of Join.
 	api   API
 	parts *part.Group

@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"net/netip"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/containerd"
@@ -97,6 +100,37 @@ func (m *Machine) startNetwork(ctx context.Context, guarded []netip.AddrPort) (*
 	return n, nil
 }
 
+// startLocalNetwork starts the part that opens the host ports of static pods on a node without an API. It returns nil, after
+// a notice, if the machine cannot change nftables rules, and if the user's runtime has the pod network.
+func (m *Machine) startLocalNetwork(ctx context.Context) (*network.Network, error) {
+	if err := part.Await(ctx, m.rulesDone); err != nil {
+		return nil, err
+	}
+	if m.networkErr != nil || m.bridge.Bridge == "" {
+		return nil, nil
+	}
+	if m.rulesErr != nil {
+		m.notice(fmt.Sprintf("host ports do not work on this node: %v; "+
+			"they need nftables 1.0.1 or newer (apt-get install nftables), a kernel with nf_tables and conntrack, and root", m.rulesErr))
+		return nil, nil
+	}
+	shown := newLocalPods()
+	broadcaster := record.NewBroadcaster(record.WithContext(m.parts.Context()))
+	broadcaster.StartStructuredLogging(0)
+	sources := shown.informers()
+	n, err := network.New(network.Options{
+		Node: m.options.Name, Rules: m.rules, PodNetwork: m.bridge, Informers: sources, Clock: m.options.Clock,
+		Events: broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: part.ProxyAgent, Host: m.options.Name}),
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.shown = shown
+	sources.Start(m.parts.Context().Done())
+	m.parts.Start("network", n.Run)
+	return n, nil
+}
+
 // keepRejecting keeps packets to Services, which this node does not route, from leaving by its default gateway.
 func (m *Machine) keepRejecting() {
 	cidrs := m.api.Informers.Networking().V1().ServiceCIDRs()
@@ -129,7 +163,7 @@ func RemoveNetwork(ctx context.Context, n containerd.Names) error {
 // routed, or if another cluster on the machine has the same range and gets what the machine sends to it, which is
 // also where pods in the machine's network are.
 func (m *Machine) apiForPods(services *network.Network) (netip.AddrPort, error) {
-	if services == nil {
+	if services == nil || m.shown != nil {
 		return m.api.Address, nil
 	}
 	taken, err := services.Taken(m.options.ServiceCIDRs[0])

@@ -30,6 +30,8 @@ type Options struct {
 	Client kubernetes.Interface
 	// Decode decodes the manifests of static pods. It is required if the configuration has any.
 	Decode static.Decode
+	// ShowStatic takes the static pods and their statuses, on a node without an API; nil if nothing wants them.
+	ShowStatic static.Mirrors
 	// Endpoint is the CRI endpoint of the runtime and its images, as in unix:///run/containerd/containerd.sock.
 	Endpoint string
 	// RootDir has the volumes and files of pods, except their logs. Its file system must allow mounts.

@@ -29,8 +29,12 @@ func (a *Agent) newStatic() *static.Pods {
 	if a.options.Config.StaticPodURL != "" {
 		sources = append(sources, source.HTTP)
 	}
+	mirrors := static.Mirrors(a.mirrors)
+	if a.options.alone && a.options.ShowStatic != nil {
+		mirrors = a.options.ShowStatic
+	}
 	return static.New(static.Options{
-		Sources: sources, Workers: a.pods, Mirrors: a.mirrors, Clock: a.options.Clock,
+		Sources: sources, Workers: a.pods, Mirrors: mirrors, Clock: a.options.Clock,
 		Duplicate: func(p *v1.Pod) {
 			a.options.Recorder.Eventf(pod.Reference(p), v1.EventTypeWarning, failedValidation,
 				"Error validating pod %s from %s due to duplicate pod name %q, ignoring", podTitle(p), p.Annotations[source.Annotation], p.Name)

@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -222,17 +224,30 @@ func TestNodeAlone(t *testing.T) {
 	if err := c.loadImages(); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, file, staticPod("web", "alone"))
+	port := unusedPort(t)
+	writeFile(t, file, strings.Replace(staticPod("web", "alone"), "  - name: c\n", fmt.Sprintf("  - name: c\n    ports: [{containerPort: 8080, hostPort: %d}]\n", port), 1))
 	web := podAlone(t, c, "web-n", isReadyPod)
 	if err := reachable(web.Status.PodIP); err != nil {
 		t.Error(err)
 	}
+	// The host port is open on the machine, and stays open without an agent.
+	atHost := func(when string) {
+		t.Helper()
+		response, err := (&http.Client{Timeout: 5 * time.Second}).Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+		if err != nil {
+			t.Errorf("%s: %v", when, err)
+			return
+		}
+		response.Body.Close()
+	}
+	atHost("at first")
 
 	for how, end := range map[string]func(*testing.T){"SIGTERM": c.terminate, "SIGKILL": c.kill} {
 		end(t)
 		if err := reachable(web.Status.PodIP); err != nil {
 			t.Errorf("after %v: %v", how, err)
 		}
+		atHost("after " + how)
 		startNode(t, c, dir)
 		if adopted := podAlone(t, c, "web-n", isReadyPod); containerOf(adopted) != containerOf(web) {
 			t.Errorf("after %v, the container is another one", how)
@@ -245,6 +260,10 @@ func TestNodeAlone(t *testing.T) {
 	podAlone(t, c, "", nil)
 	if err := reachable(web.Status.PodIP); err == nil {
 		t.Error("the pod without file runs")
+	}
+	if conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), time.Second); err == nil {
+		conn.Close()
+		t.Error("the host port of the pod without file is open")
 	}
 }
 
