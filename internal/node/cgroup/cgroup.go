@@ -57,6 +57,8 @@ type hierarchy interface {
 	// sample returns what the processes of the cgroup and of its children use, and allLimits what they may use.
 	sample(path string) (Sample, error)
 	allLimits(path string) Limits
+	// io returns the use of block devices, without their names.
+	io(path string) []DeviceIO
 	// child returns the cgroup of a container in that of its pod.
 	child(path, id string) (string, error)
 	// memoryDir and pids return the directory of the controller memory, and pids.
@@ -77,13 +79,20 @@ type Manager struct {
 	Active func() []*v1.Pod
 	// PodPIDs limits the processes and threads of each pod; 0 or less is no limit. It is set before the first pod.
 	PodPIDs int64
+	// Observe is called, if set, when an operation begins on the cgroup of a pod ("create", "update" or "destroy"), and what it
+	// returns when the operation ends. It is set before the first pod.
+	Observe func(operation string) (done func())
 
-	parent string
-	tree   hierarchy
+	// PageSizes are the sizes of huge pages, in bytes, whose use is limited. They are set before the first pod.
+	PageSizes []int64
 
-	mu     sync.Mutex
-	shared bool  // the levels have shares
-	shares int64 // of the burstable level
+	parent    string
+	tree      hierarchy
+	memoryQoS criconfig.MemoryQoS
+
+	mu        sync.Mutex
+	shared    bool // the levels have what is requested
+	requested classRequests
 }
 
 // New returns the manager of the cgroups below parent, an absolute cgroup path ("/kindred-0123"), of
@@ -156,6 +165,7 @@ func (m *Manager) Grow(p *v1.Pod) (string, error) {
 		if memory < 0 || memory > limits.MemoryLimitInBytes {
 			limits.MemoryLimitInBytes = 0
 		}
+		limits.Unified = nil // memory.high is a limit, too
 		return limits
 	})
 }
@@ -167,7 +177,8 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 	}
 	class := qos.GetPodQOS(p)
 	path := m.path(class, p.UID)
-	limits := limitsOf(p, class)
+	defer m.observe(m.operation(path))()
+	limits := m.limitsOf(p, class)
 	if m.Unlimited != nil && m.Unlimited(p.UID) {
 		limits.CpuQuota = 0
 	}
@@ -187,11 +198,27 @@ func (m *Manager) Remove(uid types.UID) error {
 	if m.tree == nil {
 		return nil
 	}
+	defer m.observe("destroy")()
 	var errs []error
 	for _, class := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {
 		errs = append(errs, m.tree.remove(m.path(class, uid)))
 	}
 	return errors.Join(append(errs, m.share(uid))...)
+}
+
+func (m *Manager) observe(operation string) (done func()) {
+	if m.Observe == nil {
+		return func() {}
+	}
+	return m.Observe(operation)
+}
+
+// operation returns the name of what Ensure does.
+func (m *Manager) operation(path string) string {
+	if _, err := os.Stat(m.tree.memoryDir(path)); err != nil {
+		return "create"
+	}
+	return "update"
 }
 
 func (m *Manager) path(class v1.PodQOSClass, uid types.UID) string {
@@ -208,8 +235,16 @@ func (m *Manager) level(class v1.PodQOSClass) string {
 	return m.parent
 }
 
-// limitsOf returns the limits of a pod's cgroup. A resource is limited only if the pod or every one
-// of its containers limits it.
+// limitsOf returns the limits of a pod's cgroup.
+func (m *Manager) limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResources {
+	limits := limitsOf(p, class)
+	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+	limits.HugepageLimits, limits.Unified = criconfig.PodHugepageLimits(requests, m.PageSizes), m.memoryQoS.Pod(p)
+	return limits
+}
+
+// limitsOf returns the limits of CPU and memory of a pod's cgroup. A resource is limited only if the pod or every one of its
+// containers limits it.
 func limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResources {
 	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
@@ -261,8 +296,8 @@ func parseLimit(text string, err error) int64 {
 }
 
 func read(dir, file string) (string, error) {
-	data, err := os.ReadFile(filepath.Join(dir, file))
-	return strings.TrimSpace(string(data)), err
+	text, err := readFile(filepath.Join(dir, file))
+	return strings.TrimSpace(text), err
 }
 
 func write(dir, file, value string) error {
@@ -270,4 +305,12 @@ func write(dir, file, value string) error {
 		return fmt.Errorf("set cgroup limit: %w", err)
 	}
 	return nil
+}
+
+// writeIfPresent writes a file that only some kernels and controllers have.
+func writeIfPresent(dir, file, value string) error {
+	if _, err := os.Stat(filepath.Join(dir, file)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return write(dir, file, value)
 }

@@ -128,6 +128,39 @@ func TestVersion2(t *testing.T) {
 	}
 }
 
+// TestObserve: each operation on the cgroup of a pod is reported, and ends.
+func TestObserve(t *testing.T) {
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "cgroup.controllers"), []byte("cpu memory"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("cpu memory"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := &Manager{parent: "/", tree: detectV2(root)}
+	var begun, done []string
+	m.Observe = func(operation string) func() {
+		begun = append(begun, operation)
+		return func() { done = append(done, operation) }
+	}
+	p := podWith("g", list("500m", "64Mi"), list("500m", "64Mi"))
+	for range 2 {
+		if _, err := m.Ensure(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(root, "podg")); err != nil { // the kernel removes the files of a cgroup
+		t.Fatal(err)
+	}
+	if err := m.Remove(p.UID); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"create", "update", "destroy"}
+	if !slices.Equal(begun, want) || !slices.Equal(done, want) {
+		t.Errorf("begun %v, done %v, want %v", begun, done, want)
+	}
+}
+
 // TestWeights checks the ends of both scales.
 func TestWeights(t *testing.T) {
 	for shares, want := range map[int64]int64{2: 1, 1024: 39, 262144: 10000} {

@@ -16,6 +16,8 @@ import (
 	"github.com/opencontainers/cgroups/systemd"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 )
 
 // fakeSystemd creates the directories of slices, and records what is set.
@@ -173,5 +175,30 @@ func TestSystemdIsNeeded(t *testing.T) {
 	}
 	if _, err := New("/k", Systemd); err == nil || !strings.Contains(err.Error(), "not booted with systemd") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestSlicesProtectMemory: the settings of MemoryQoS and the limits of huge pages are set on units as well.
+func TestSlicesProtectMemory(t *testing.T) {
+	m, fake := managerOfSlices(t, unified)
+	m.PodPIDs, m.PageSizes = 0, []int64{2 << 20}
+	if err := m.ProtectMemory(criconfig.MemoryQoS{Unified: true, Enabled: true, Reserve: true, PageSize: 4096}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Ensure(podWith("b", list("250m", "8Ki"), nil)); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]cgroups.Resources{
+		"kindred_0a-pods.slice": {
+			{Unified: map[string]string{"memory.min": "8192", "memory.low": "8192"}},
+		},
+		"kindred_0a-pods-burstable.slice":  {{CpuWeight: 10, Unified: map[string]string{"memory.low": "8192"}}},
+		"kindred_0a-pods-besteffort.slice": {{CpuWeight: 1}},
+		"kindred_0a-pods-burstable-podb.slice": {{
+			CpuWeight: 10, Unified: map[string]string{"memory.low": "8192"}, HugetlbLimit: []*cgroups.HugepageLimit{{Pagesize: "2MB"}},
+		}},
+	}
+	if diff := cmp.Diff(want, fake.set, cmpopts.IgnoreFields(cgroups.Resources{}, "SkipDevices", "SkipFreezeOnSet")); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
 	}
 }

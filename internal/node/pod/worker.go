@@ -87,6 +87,7 @@ type Worker struct {
 	// isFinished is Output.Finished of the last decision.
 	isFinished bool
 	isEvicted  bool
+	waits      []span // for images
 
 	// Only the loop uses the following.
 	firstSeen time.Time
@@ -187,7 +188,7 @@ func (w *Worker) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer w.detach()
-	w.firstSeen = w.parts.Clock.Now()
+	w.observeWorker()
 	go w.writer.run(ctx)
 	timer := w.parts.Clock.NewTimer(time.Hour)
 	defer timer.Stop()

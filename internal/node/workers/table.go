@@ -6,6 +6,7 @@ package workers
 import (
 	"context"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,9 +31,12 @@ type table struct {
 	workers     map[types.UID]*pod.Worker
 	allocations map[types.UID]*podAllocation
 	hasSynced   bool // all pods of the node have been seen
+	// early are the static pods that were admitted before that, when pods that run may have been unknown.
+	early []types.UID
 }
 
 func (t *table) update(p *v1.Pod, inRuntime bool) {
+	seen := t.parts.Clock.Now()
 	defer t.allocateResizes()
 	a, isNew := t.allocations[p.UID], false
 	if a == nil {
@@ -59,7 +63,10 @@ func (t *table) update(p *v1.Pod, inRuntime bool) {
 	case isNew:
 		t.save(a)
 	}
-	if t.run(allocated, refused, false) {
+	if isAdmitted := !inRuntime && refused == nil; isAdmitted && source.IsStatic(p) && !t.hasSynced {
+		t.early = append(t.early, p.UID)
+	}
+	if t.run(allocated, refused, false, seen) {
 		t.allocations[p.UID] = a
 	}
 }
@@ -107,15 +114,18 @@ func (t *table) removeOrphan(seen *runtime.Pod) {
 		}
 	}
 	klog.FromContext(t.ctx).Info("Removing a pod that the API no longer has", "pod", klog.KObj(p), "uid", p.UID)
-	t.run(p, nil, true)
+	if t.run(p, nil, true, t.parts.Clock.Now()) && t.parts.Observer != nil {
+		t.parts.Observer.OrphanFound()
+	}
 }
 
-// run starts a worker, unless the agent is stopping.
-func (t *table) run(p *v1.Pod, refused *pod.Refusal, isDeleted bool) (started bool) {
+// run starts a worker of a pod that was first seen at a time, unless the agent is stopping.
+func (t *table) run(p *v1.Pod, refused *pod.Refusal, isDeleted bool, seen time.Time) (started bool) {
 	if t.ctx == nil || t.ctx.Err() != nil {
 		return false
 	}
 	w := pod.NewWorker(t.parts, p, refused, isDeleted)
+	w.SeenAt(seen)
 	// A static pod has the same UID after a reboot, and starts again then, as nothing else would create it.
 	if e := pod.LoadEviction(t.parts.Host.Layout, p.UID); e != nil && (e.BootID == t.parts.BootID || !source.IsStatic(p)) {
 		w.Evict(*e) // an earlier agent had begun to
