@@ -62,6 +62,18 @@ func ProgramImage(binary string) (v1.Image, error) {
 	})
 }
 
+// DataName is the reference of the image that Data returns.
+const DataName = "docker.io/library/data:v1"
+
+// Data returns an image with files and no program, for image volumes.
+func Data() (v1.Image, error) {
+	return build(v1.Config{}, func(l *Layer) {
+		l.File("hello", 0o644, []byte("hello\n"))
+		l.Dir("conf", 0o755)
+		l.File("conf/key", 0o644, []byte("key\n"))
+	})
+}
+
 // build returns an image with one layer that fits in memory.
 func build(config v1.Config, fill func(*Layer)) (v1.Image, error) {
 	var buffer bytes.Buffer

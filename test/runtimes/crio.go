@@ -16,7 +16,9 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"golang.org/x/sys/unix"
 
 	"github.com/kindred-project/kindred/test/images"
@@ -46,9 +48,13 @@ const crioPause = "localhost/pause:1"
 
 // crio is a CRI-O with its files in one directory.
 type crio struct {
-	Dir, Pinns, Runc, Conmon string
-	process                  *exec.Cmd
-	ended                    chan error
+	Dir, Pinns, Conmon string
+	// Attach has the sockets of consoles. The path of a socket has at most 107 bytes (unix(7)), 72 of which are CRI-O's.
+	Attach string
+	// Handlers are the OCI runtimes, by name.
+	Handlers map[string]string
+	process  *exec.Cmd
+	ended    chan error
 }
 
 // startCRIO builds CRI-O, starts it, and loads the images of the scenarios, because "kindred image load" needs containerd.
@@ -65,18 +71,25 @@ func startCRIO(ctx context.Context) ([]string, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c.Runc = filepath.Join(runc, "runc")
+	crun, err := fetchCrun(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.Handlers = map[string]string{"runc": filepath.Join(runc, "runc"), "crun": filepath.Join(crun, "crun")}
 	if c.Conmon, err = exec.LookPath("conmon"); err != nil {
 		return nil, nil, err
 	}
 	if c.Dir, err = os.MkdirTemp("", "kindred-crio-"); err != nil {
 		return nil, nil, err
 	}
-	if err := c.start(ctx, filepath.Join(bin, "crio")); err != nil {
+	if c.Attach, err = os.MkdirTemp("/run", "kindred-"); err == nil {
+		err = c.start(ctx, filepath.Join(bin, "crio"))
+	}
+	if err != nil {
 		c.stop()
 		return nil, nil, err
 	}
-	return []string{"KINDRED_RUNTIME=unix://" + c.socket()}, c.stop, nil
+	return []string{"KINDRED_RUNTIME=unix://" + c.socket(), "PATH=" + crun + string(os.PathListSeparator) + os.Getenv("PATH")}, c.stop, nil
 }
 
 // compilePinns compiles the program of CRI-O that makes namespaces, which is written in C.
@@ -95,6 +108,9 @@ func compilePinns(ctx context.Context, program string) error {
 func (c *crio) socket() string { return filepath.Join(c.Dir, "crio.sock") }
 
 func (c *crio) start(ctx context.Context, binary string) error {
+	if err := c.restrict(ctx); err != nil {
+		return err
+	}
 	if err := c.configure(); err != nil {
 		return err
 	}
@@ -114,6 +130,25 @@ func (c *crio) start(ctx context.Context, binary string) error {
 	c.ended = make(chan error, 1)
 	go func() { c.ended <- c.process.Wait() }()
 	return c.awaitReady(ctx)
+}
+
+// restrict puts a program before the OCI runtimes if root lacks CAP_SYS_RESOURCE, which CRI-O needs.
+func (c *crio) restrict(ctx context.Context) error {
+	if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0); err != nil || has == 1 {
+		return err
+	}
+	program := filepath.Join(c.Dir, "restrict")
+	if err := command(ctx, "go", "build", "-o", program, "./test/runtimes/restrict"); err != nil {
+		return err
+	}
+	for name, binary := range c.Handlers {
+		c.Handlers[name] = filepath.Join(c.Dir, name+".sh")
+		script := fmt.Sprintf("#!/bin/sh\nexec %s %s \"$@\"\n", program, binary)
+		if err := os.WriteFile(c.Handlers[name], []byte(script), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // awaitReady waits until CRI-O accepts connections.
@@ -161,7 +196,7 @@ func (c *crio) configure() error {
 	return nil
 }
 
-// loadImages copies images to CRI-O's storage.
+// loadImages copies images to CRI-O's storage, from archives of both formats.
 func (c *crio) loadImages(ctx context.Context) error {
 	busybox, err := images.BusyboxImage()
 	if err != nil {
@@ -171,19 +206,41 @@ func (c *crio) loadImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for name, image := range map[string]v1.Image{
-		"docker.io/library/busybox:v1": busybox, "docker.io/library/busybox:v2": busybox, crioPause: pause,
+	data, err := images.Data()
+	if err != nil {
+		return err
+	}
+	for _, i := range []struct {
+		name, format string
+		image        v1.Image
+	}{
+		{"docker.io/library/busybox:v1", "oci-archive", busybox},
+		{"docker.io/library/busybox:v2", "docker-archive", busybox},
+		{images.DataName, "oci-archive", data},
+		{crioPause, "docker-archive", pause},
 	} {
 		archive := filepath.Join(c.Dir, "image.tar")
-		if err := images.Write(archive, image, name); err != nil {
+		if err := writeArchive(archive, i.format, i.image, i.name); err != nil {
 			return err
 		}
-		to := fmt.Sprintf("containers-storage:[overlay@%[1]s/root+%[1]s/runroot]%[2]s", c.Dir, name)
-		if err := command(ctx, "skopeo", "--policy", filepath.Join(c.Dir, "policy.json"), "copy", "--quiet", "oci-archive:"+archive, to); err != nil {
+		to := fmt.Sprintf("containers-storage:[overlay@%[1]s/root+%[1]s/runroot]%[2]s", c.Dir, i.name)
+		if err := command(ctx, "skopeo", "--policy", filepath.Join(c.Dir, "policy.json"), "copy", "--quiet", i.format+":"+archive, to); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeArchive writes an archive of the OCI layout, or one as docker save writes it.
+func writeArchive(file, format string, image v1.Image, reference string) error {
+	if format == "oci-archive" {
+		return images.Write(file, image, reference)
+	}
+	ref, err := name.ParseReference(reference)
+	if err != nil {
+		return err
+	}
+	return tarball.WriteToFile(file, ref, image)
 }
 
 // stop ends CRI-O and removes its files. The scenarios have removed their pods.
@@ -198,8 +255,10 @@ func (c *crio) stop() {
 	}
 	c.unmount()
 	_ = exec.Command("ip", "link", "delete", "kindred-crio").Run() // made with the first pod
-	if err := os.RemoveAll(c.Dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	for _, dir := range []string{c.Dir, c.Attach} {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
 	}
 }
 

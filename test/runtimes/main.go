@@ -35,6 +35,10 @@ func run(ctx context.Context, only, scenarios string, verbose bool) error {
 	if scenarios == "" {
 		scenarios = pattern(nodeScenarios)
 	}
+	program, err := compileScenarios(ctx)
+	if err != nil {
+		return err
+	}
 	var all table
 	for _, r := range selected {
 		fmt.Printf("%s\n", r.name)
@@ -42,7 +46,7 @@ func run(ctx context.Context, only, scenarios string, verbose bool) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)
 		}
-		results, err := runScenarios(ctx, scenarios, env, verbose)
+		results, err := runScenarios(ctx, program, scenarios, env, verbose)
 		stop()
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)

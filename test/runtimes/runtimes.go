@@ -18,11 +18,13 @@ type runtime struct {
 	prepare func(ctx context.Context) (env []string, stop func(), err error)
 }
 
-// runtimes are all that are tested. The system's is Debian's package, containerd 1.6 in Debian 12.
+// runtimes are all that are tested. The system's is Debian's package, containerd 1.6 in Debian 12. All have crun as a
+// handler beside runc; with containerd-2-crun, crun is in the place of runc, so that all pods run in it.
 var runtimes = []runtime{
-	{"system", func(context.Context) ([]string, func(), error) { return nil, func() {}, nil }},
-	{"containerd-1.7", containerdWith(buildContainerd17, buildRunc)},
-	{"containerd-2", containerdWith(buildContainerd2, buildRunc)},
+	{"system", containerdWith(fetchCrun)},
+	{"containerd-1.7", containerdWith(buildContainerd17, buildRunc, fetchCrun)},
+	{"containerd-2", containerdWith(buildContainerd2, buildRunc, fetchCrun)},
+	{"containerd-2-crun", containerdWith(buildContainerd2, fetchCrun, crunAsRunc)},
 	{"cri-o", startCRIO},
 }
 

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -18,10 +19,10 @@ import (
 // nodeScenarios are the scenarios whose result depends on the runtime.
 var nodeScenarios = []string{
 	"TestConfiguration", "TestSecurityContext", "TestResources", "TestPodFacts", "TestVolumesInUse",
-	"TestRestartPolicies", "TestInitContainers", "TestProbes", "TestHooksAndTermination", "TestReadinessGates", "TestImagePull",
-	"TestRestartOfAllContainers", "TestUserNamespace", "TestRuntimeClassWithCrun", "TestResize", "TestResizeOfInitContainers",
+	"TestRestartPolicies", "TestInitContainers", "TestProbes", "TestHooksAndTermination", "TestReadinessGates", "TestImagePull", "TestImageVolumes",
+	"TestRestartOfAllContainers", "TestUserNamespace", "TestRecursiveReadOnlyMounts", "TestRuntimeClassWithCrun", "TestResize", "TestResizeOfInitContainers",
 	"TestLogs", "TestExec", "TestAttach", "TestPortForward", "TestCopy",
-	"TestNodeAPI", "TestMetricsOfRealPods", "TestStaticPods", "TestRuntimeOfTheUser", "TestInterruptedStop",
+	"TestNodeAPI", "TestMetricsOfRealPods", "TestStaticPods", "TestNodeAlone", "TestServiceTraffic", "TestEviction", "TestDebug", "TestRuntimeOfTheUser", "TestInterruptedStop",
 }
 
 // pattern returns the regular expression that matches exactly these tests.
@@ -33,16 +34,28 @@ type result struct {
 	elapsed time.Duration
 }
 
-// event is a line of "go test -json".
+// event is a line of test2json.
 type event struct {
 	Action, Test, Output string
 	Elapsed              float64 // in seconds
 }
 
+// scenariosDir is where "go test" would run the scenarios.
+const scenariosDir = "test/scenarios"
+
+// compileScenarios compiles the scenarios, once for all runtimes.
+func compileScenarios(ctx context.Context) (string, error) {
+	program, err := filepath.Abs("test/runtimes/bin/scenarios.test")
+	if err != nil {
+		return "", err
+	}
+	return program, command(ctx, "go", "test", "-c", "-o", program, "./"+scenariosDir)
+}
+
 // runScenarios runs scenarios with additional variables, and returns the result of each by its name.
-func runScenarios(ctx context.Context, pattern string, env []string, verbose bool) (map[string]result, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-json", "-count=1", "-timeout", "20m", "-run", pattern, "./test/scenarios")
-	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
+func runScenarios(ctx context.Context, program, pattern string, env []string, verbose bool) (map[string]result, error) {
+	cmd := exec.CommandContext(ctx, "go", "tool", "test2json", "-t", program, "-test.v=test2json", "-test.timeout=20m", "-test.run="+pattern)
+	cmd.Dir, cmd.Env, cmd.Stderr = scenariosDir, append(os.Environ(), env...), os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -57,7 +70,7 @@ func runScenarios(ctx context.Context, pattern string, env []string, verbose boo
 	}
 	// Scenarios that failed are in the results. A failure without one is that of the build or of the clusters' end.
 	if runErr != nil && !anyFailed(results) {
-		return nil, fmt.Errorf("go test: %w", runErr)
+		return nil, fmt.Errorf("the scenarios: %w", runErr)
 	}
 	return results, nil
 }
@@ -71,7 +84,7 @@ func anyFailed(results map[string]result) bool {
 	return false
 }
 
-// readResults reads the output of "go test -json". It prints the output of tests that fail, and all output that is not a
+// readResults reads the output of test2json. It prints the output of tests that fail, and all output that is not a
 // test's.
 func readResults(in io.Reader, out io.Writer, verbose bool) (map[string]result, error) {
 	results, output := map[string]result{}, map[string]*strings.Builder{}

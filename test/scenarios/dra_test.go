@@ -153,11 +153,7 @@ spec:
 func ownClusterWithDRADriver(t *testing.T, args ...string) (*cluster, *draDriver) {
 	t.Helper()
 	needContainers(t)
-	runtime, err := servers.BuildContainerd(t.Context(), "../conformance/containerd", "../servers/bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", runtime+string(os.PathListSeparator)+os.Getenv("PATH"))
+	useContainerd2(t)
 	kubelet := filepath.Join(t.TempDir(), "kubelet")
 	c := ownClusterWithNode(t, append(args, "--kubelet-dir", kubelet)...)
 	nodes, err := c.client(t).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -167,6 +163,16 @@ func ownClusterWithDRADriver(t *testing.T, args ...string) (*cluster, *draDriver
 	driver := newDRADriver(t, nodes.Items[0].Name, kubelet, c.kubeconfig())
 	driver.start()
 	return c, driver
+}
+
+// useContainerd2 makes the clusters of a scenario use containerd 2, which is newer than Debian's.
+func useContainerd2(t *testing.T) {
+	t.Helper()
+	runtime, err := servers.BuildContainerd(t.Context(), "../conformance/containerd", "../servers/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", runtime+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
 // calls waits until the driver got a call so many times.

@@ -44,13 +44,16 @@ func TestInterruptedStop(t *testing.T) {
 	hook := func(name string) string {
 		return `lifecycle: {preStop: {exec: {command: [sh, -c, "date +%s >> /notes/` + name + `.hook; sleep 2"]}}}`
 	}
-	for name, interrupt := range map[string]func(){
-		"runtime": func() { c.killRuntime(t) },
+	interruptions := map[string]func(){
 		"agent": func() {
 			c.kill(t)
 			c.again(t)
 		},
-	} {
+	}
+	if userRuntime == "" {
+		interruptions["runtime"] = func() { c.killRuntime(t) }
+	}
+	for name, interrupt := range interruptions {
 		hooked := name + "-hooked"
 		s.apply(stubborn(name, dir, "") + stubborn(hooked, dir, hook(hooked)))
 		s.ready(name)

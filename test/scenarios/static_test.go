@@ -256,8 +256,12 @@ func (c *cluster) kubectl(args ...string) result {
 // startNode starts "kindred node", and returns when its node is ready.
 func startNode(t *testing.T, c *cluster, dir string) {
 	t.Helper()
+	flags := []string{"node", "--data-dir", c.dir, "--static-pods", dir, "--node-name", "n"}
+	if userRuntime != "" {
+		flags = append(flags, "--container-runtime-endpoint", userRuntime)
+	}
 	var err error
-	if c.up, err = startProcess(c.command("node", "--data-dir", c.dir, "--static-pods", dir, "--node-name", "n")); err != nil {
+	if c.up, err = startProcess(c.command(flags...)); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(startLimit); !strings.Contains(c.up.out.String(), "ready in "); time.Sleep(20 * time.Millisecond) {

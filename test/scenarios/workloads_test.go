@@ -349,7 +349,7 @@ func TestExec(t *testing.T) {
 	if r.code != 42 || r.out != "out\n" || r.err != "err\ncommand terminated with exit code 42\n" {
 		t.Errorf("exit status %d, stdout %q, stderr %q", r.code, r.out, r.err)
 	}
-	s.refused([]string{"executable file not found"}, "exec", "box", "--", "no-such-program")
+	s.refused([]string{"executable file ", "no-such-program", "not found"}, "exec", "box", "--", "no-such-program")
 
 	shell := onTerminal(t, s.command("exec", "-it", "box", "--", "sh"))
 	s.awaitOutput(shell.process, "# ")

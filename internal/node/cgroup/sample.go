@@ -45,6 +45,9 @@ type Limits struct {
 	Memory, Swap int64
 	// MemoryFailures counts the times that the memory limit was reached.
 	MemoryFailures uint64
+	// OOMKills counts the processes that the kernel killed because of the memory limit. With cgroup v1, those of children do not
+	// count.
+	OOMKills uint64
 	// Periods are those of CPUPeriod in which processes ran, and ThrottledPeriods those in which they had to wait.
 	Periods, ThrottledPeriods uint64
 	ThrottledTime             time.Duration

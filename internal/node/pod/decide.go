@@ -334,7 +334,7 @@ func (d *decision) allDone() bool {
 	for i := range d.Pod.Spec.Containers {
 		c := &d.Pod.Spec.Containers[i]
 		latest, ok := d.Runtime.Latest(c.Name)
-		if !ok || d.isInFlight(StartContainer, c.Name) || latest.State != runtime.Exited || d.isPast(latest) || shouldRestart(d.Pod, c, latest) {
+		if !ok || d.isInFlight(StartContainer, c.Name) || latest.State != runtime.Exited || d.isPast(latest) || d.shouldRestart(c, latest) {
 			return false
 		}
 	}

@@ -36,7 +36,9 @@ type Snapshot struct {
 	Time time.Time
 	// Node and AllPods are nil if they cannot be measured.
 	Node, AllPods *Measured
-	Pods          []PodSnapshot
+	// Own is the process of the agent; nil if it cannot be measured.
+	Own  *Measured
+	Pods []PodSnapshot
 	// Err is why the snapshot is incomplete.
 	Err error
 }
@@ -68,6 +70,7 @@ func (s *Snapshot) each(f func(*Measured)) {
 	}
 	visit(s.Node)
 	visit(s.AllPods)
+	visit(s.Own)
 	for i := range s.Pods {
 		visit(s.Pods[i].Usage)
 		visit(s.Pods[i].SandboxUsage)
@@ -94,6 +97,7 @@ func (s *Sampler) take(ctx context.Context, network bool) *Snapshot {
 	if err == nil {
 		snapshot.Node = &Measured{Sample: machine, Cgroup: "/", Time: snapshot.Time, Whole: true}
 	}
+	snapshot.Own = ownProcess(snapshot.Time)
 	if parent := o.Cgroups.Parent(); parent != "" {
 		snapshot.AllPods = s.measure(parent)
 	}
@@ -156,22 +160,39 @@ func (s *Sampler) takePod(ctx context.Context, pod Pod, network bool) PodSnapsho
 	if !network || pod.Sandbox == "" {
 		return taken
 	}
-	sandbox, err := cgroups.ContainerPath(path, pod.Sandbox)
-	if err != nil {
-		return taken
+	var members []string // cgroups with processes in the pod's network namespace
+	if sandbox, err := cgroups.ContainerPath(path, pod.Sandbox); err == nil {
+		taken.SandboxUsage = s.measure(sandbox)
+		members = append(members, sandbox)
 	}
-	taken.SandboxUsage = s.measure(sandbox)
 	if pod.Spec.HostNetwork {
 		return taken
 	}
-	pid, err := cgroups.FirstProcess(sandbox)
-	if err == nil {
-		taken.Interfaces, err = interfacesOf(pid)
+	for _, c := range taken.Containers {
+		members = append(members, c.Cgroup)
 	}
-	if err != nil {
+	var err error
+	if taken.Interfaces, err = s.interfaces(members); err != nil {
 		klog.FromContext(ctx).V(4).Info("Cannot read the network statistics of a pod", "pod", klog.KObj(pod.Pod), "err", err)
 	}
 	return taken
+}
+
+// interfaces returns the network interfaces that the processes of cgroups share. The first cgroup may be without a process:
+// CRI-O's sandboxes have none.
+func (s *Sampler) interfaces(members []string) ([]Interface, error) {
+	var failed error
+	for _, member := range members {
+		pid, err := s.options.Cgroups.FirstProcess(member)
+		if err == nil {
+			var interfaces []Interface
+			if interfaces, err = interfacesOf(pid); err == nil {
+				return interfaces, nil
+			}
+		}
+		failed = errors.Join(failed, err)
+	}
+	return nil, failed
 }
 
 // measure returns nil if the cgroup does not exist.
