@@ -41,7 +41,7 @@ func TestAnInterruptedRunHasResults(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()
-	s := suite{programs: programs{ginkgo: ginkgo}, dir: dir, env: []string{"OUT=" + dir}, out: dir}
+	s := suite{programs: programs{ginkgo: ginkgo}, env: []string{"OUT=" + dir}, out: dir}
 	results, err := s.run(ctx, []string{podSpec, otherSpec})
 	if err != nil || len(results) != 2 || results[0].State != passed || results[1].State != notRun {
 		t.Errorf("%+v, %v", results, err)
