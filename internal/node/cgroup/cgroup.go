@@ -176,11 +176,17 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 			return "", fmt.Errorf("failed to ensure that the pod: %s cgroups exist and are correctly applied: %w", p.UID, err)
 		}
 	}
-	if class != v1.PodQOSBurstable {
-		return path, nil
+	return path, m.Count(p)
+}
+
+// Count counts the CPU request of a pod that has, or will get, a cgroup until Remove removes it. The cgroup may be from an
+// earlier agent.
+func (m *Manager) Count(p *v1.Pod) error {
+	if m.tree == nil || qos.GetPodQOS(p) != v1.PodQOSBurstable {
+		return nil
 	}
 	request := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
-	return path, m.shareBurstable(p.UID, request.Cpu().MilliValue())
+	return m.shareBurstable(p.UID, request.Cpu().MilliValue())
 }
 
 // Remove implements pod.Cgroups.

@@ -149,6 +149,50 @@ func TestPlugin(t *testing.T) {
 	b.counts(1, 1)
 }
 
+// An allocation ends when its plugin does not answer, and when the plugin ends. Its devices can be allocated after that.
+func TestAllocationEnds(t *testing.T) {
+	for title, test := range map[string]struct {
+		limit time.Duration
+		dies  bool
+		want  string
+	}{
+		"no answer":       {50 * time.Millisecond, false, "DeadlineExceeded"},
+		"the plugin ends": {time.Hour, true, "Unavailable"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			b := newBed(t, shortDir(t))
+			stop := b.serve(healthy("a"))
+			b.sees("[a]")
+			b.Manager.plugin(name).limit = test.limit
+			hanging := b.plugin.Hang()
+			failed := make(chan error)
+			go func() {
+				_, _, err := b.Allocate(t.Context(), Request{Resource: name, Count: 1})
+				failed <- err
+			}()
+			<-hanging
+			if test.dies {
+				stop()
+				b.sees("[a]")
+				b.counts(1, 0)
+			}
+			if err := <-failed; err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %s", err, test.want)
+			}
+			b.plugin = &plugintest.Plugin{Dir: b.options.Dir, Resource: name}
+			if !test.dies {
+				stop()
+				b.sees("[a]")
+			}
+			b.serve(healthy("a"))
+			b.sees("[a]")
+			if ids, _, err := b.Allocate(t.Context(), Request{Resource: name, Count: 1}); err != nil || fmt.Sprint(ids) != "[a]" {
+				t.Errorf("afterwards: %v, %v", ids, err)
+			}
+		})
+	}
+}
+
 // TestNewAgent: the next agent removes the sockets, knows the resource, and has no devices of it until the plugin
 // registers again.
 func TestNewAgent(t *testing.T) {

@@ -29,6 +29,7 @@ type plugin struct {
 	conn             *grpc.ClientConn
 	client           api.DevicePluginClient
 	options          *api.DevicePluginOptions
+	limit            time.Duration // of allocations
 }
 
 // connect connects to the plugin behind a socket.
@@ -38,7 +39,7 @@ func connect(ctx context.Context, resource, socket string) (*plugin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to dial device plugin: %w", err)
 	}
-	p := &plugin{resource: resource, socket: socket, conn: conn, client: api.NewDevicePluginClient(conn)}
+	p := &plugin{resource: resource, socket: socket, conn: conn, client: api.NewDevicePluginClient(conn), limit: allocateLimit}
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	if p.options, err = p.client.GetDevicePluginOptions(ctx, &api.Empty{}, grpc.WaitForReady(true)); err != nil {
@@ -76,7 +77,7 @@ func (p *plugin) preferred(ctx context.Context, available, mustInclude []string,
 	if !p.options.GetGetPreferredAllocationAvailable() {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, allocateLimit)
+	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
 	response, err := p.client.GetPreferredAllocation(ctx, &api.PreferredAllocationRequest{
 		ContainerRequests: []*api.ContainerPreferredAllocationRequest{{
@@ -94,7 +95,7 @@ func (p *plugin) preferred(ctx context.Context, available, mustInclude []string,
 
 // allocate has the plugin allocate devices, and returns what the container gets.
 func (p *plugin) allocate(ctx context.Context, ids []string) (*api.ContainerAllocateResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, allocateLimit)
+	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
 	response, err := p.client.Allocate(ctx, &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids}}})
 	if err != nil {

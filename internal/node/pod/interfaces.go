@@ -246,6 +246,8 @@ type Handlers interface {
 
 // Cgroups manages the pod-level cgroups.
 type Cgroups interface {
+	// Count counts the pod among those that have, or will get, a cgroup: classes of pods have CPU shares by their sum.
+	Count(pod *v1.Pod) error
 	// Ensure creates the pod's cgroup with its limits and returns its path, for the sandbox's
 	// cgroup parent; "" if the node has no pod-level cgroups.
 	Ensure(pod *v1.Pod) (string, error)

@@ -42,11 +42,11 @@ func (d *decision) resize(sandbox runtime.Sandbox) {
 			differs = true
 		}
 	}
-	if differs && !d.Memory.Resizing {
+	// An agent that ended during a resize may not have resized the cgroup: repeat it.
+	cgroup := d.appliedToPod() != criconfig.PodSize(d.Pod) || d.Memory.Cgroup == nil && d.Memory.Resizing
+	if (differs || cgroup) && !d.Memory.Resizing {
 		d.beginResize(d.Pod.Generation)
 	}
-	// An agent that ended during a resize may not have resized the cgroup: repeat it.
-	cgroup := d.Memory.Cgroup != nil && *d.Memory.Cgroup != criconfig.PodSize(d.Pod) || d.Memory.Cgroup == nil && d.Memory.Resizing
 	switch {
 	case restarting:
 	case differs || cgroup:

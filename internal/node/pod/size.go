@@ -55,7 +55,20 @@ func (d *decision) applied(c *v1.Container, run runtime.Container) criconfig.Siz
 	if created, ok := criconfig.ParseSize(run.Size); ok {
 		s = created
 	}
-	shown := d.Memory.Runs[run.ID].Shown
+	return asShown(s, d.Memory.Runs[run.ID].Shown)
+}
+
+// appliedToPod returns the size that the pod's cgroup has: the one that the worker gave it last, else the one in its
+// last status. An agent may have ended after it stored an allocation and before anything else showed that.
+func (d *decision) appliedToPod() criconfig.Size {
+	if s := d.Memory.Cgroup; s != nil {
+		return *s
+	}
+	return asShown(criconfig.PodSize(d.Pod), d.Old.Resources)
+}
+
+// asShown returns the size with the values that a status shows, if it shows any.
+func asShown(s criconfig.Size, shown *v1.ResourceRequirements) criconfig.Size {
 	if shown == nil {
 		return s
 	}
@@ -83,7 +96,7 @@ func (d *decision) actualResources(c *v1.Container, run runtime.Container) *v1.R
 }
 
 // podResources sets the pod's resources in its status (KEP-5419): the requests that are allocated, and requests and limits as
-// the pod's cgroup has them. An agent that ended during a resize leaves them as they were shown.
+// the pod's cgroup has them.
 func (d *decision) podResources(s *v1.PodStatus) {
 	s.AllocatedResources = resourcehelper.PodRequests(d.Pod, resourcehelper.PodResourcesOptions{})
 	resources := &v1.ResourceRequirements{
@@ -95,12 +108,7 @@ func (d *decision) podResources(s *v1.PodStatus) {
 			delete(resources.Limits, name)
 		}
 	}
-	switch {
-	case d.Memory.Cgroup != nil:
-		show(resources, *d.Memory.Cgroup)
-	case d.Memory.Resizing && d.Old.Resources != nil:
-		resources = d.Old.Resources
-	}
+	show(resources, d.appliedToPod())
 	if len(resources.Requests)+len(resources.Limits) > 0 {
 		s.Resources = resources
 	}

@@ -188,6 +188,7 @@ func (w *Worker) Run(ctx context.Context) {
 	defer cancel()
 	defer w.detach()
 	w.firstSeen = w.parts.Clock.Now()
+	w.count(ctx)
 	go w.writer.run(ctx)
 	timer := w.parts.Clock.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -209,6 +210,17 @@ func (w *Worker) Run(ctx context.Context) {
 		case <-w.wake:
 		case <-alarm:
 		}
+	}
+}
+
+// count counts a pod that may run. If an earlier agent has started it, this agent does not create its cgroup.
+func (w *Worker) count(ctx context.Context) {
+	p := w.Pod()
+	if w.deleted || w.Rejected() || IsOver(p.Status.Phase) {
+		return
+	}
+	if err := w.parts.Cgroups.Count(p); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot set the CPU shares of burstable pods", "pod", klog.KObj(p))
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -82,12 +84,18 @@ type world struct {
 	imminent  bool
 	shutdowns chan bool
 	next      func() chan bool // of each connection; nil means shutdowns
+	kill      int              // the manager is killed when the log gets this line; 0: never
+	killed    bool
 }
 
 func (w *world) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.log = append(w.log, fmt.Sprintf("%ds ", int(w.clock.Since(began).Seconds()))+fmt.Sprintf(format, args...))
+	if len(w.log) == w.kill {
+		w.killed = true
+		runtime.Goexit() // releases the lock, as the kernel does
+	}
 }
 
 func (w *world) logged() []string {
@@ -96,14 +104,31 @@ func (w *world) logged() []string {
 	return slices.Clone(w.log)
 }
 
-func (w *world) Active() []*v1.Pod { return w.pods }
+func (w *world) Active() []*v1.Pod {
+	return slices.DeleteFunc(slices.Clone(w.pods), func(p *v1.Pod) bool { return w.isEnding(p.UID) && w.Finished(p.UID) })
+}
+
+// Evict ends a pod, unless it is being ended: then its grace period may become shorter.
 func (w *world) Evict(uid types.UID, e pod.Eviction) bool {
-	w.note("%s: %s within %ds", uid, e.Reason, e.GraceSeconds)
+	first := !w.isEnding(uid)
+	w.mu.Lock()
+	if end := w.clock.Now().Add(min(w.takes[uid], time.Duration(e.GraceSeconds)*time.Second)); first || end.Before(w.ends[uid]) {
+		w.ends[uid] = end
+	}
+	w.mu.Unlock()
+	if first {
+		w.note("%s: %s within %ds", uid, e.Reason, e.GraceSeconds)
+	}
+	return first && e.Disrupts
+}
+
+func (w *world) isEnding(uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ends[uid] = w.clock.Now().Add(w.takes[uid])
-	return e.Disrupts
+	_, ending := w.ends[uid]
+	return ending
 }
+
 func (w *world) Finished(uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -235,6 +260,65 @@ func TestStartDuringShutdown(t *testing.T) {
 	want = append(want, "1s NodeShutdown: Shutdown manager detected shutdown cancellation", "1s delay 25s", "1s inhibit")
 	if diff := cmp.Diff(want, w.until(t, 6)); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// TestKilled: an agent that is killed after any step is followed by one that goes on. Each pod is ended once, those of a
+// group after those of the groups below, and logind allows the delay.
+func TestKilled(t *testing.T) {
+	for kill := 1; ; kill++ {
+		w := newWorld(map[types.UID]time.Duration{"quick": 2 * time.Second, "other": time.Second, "stuck": time.Hour, "critical": time.Second},
+			withPriority("critical", 100), withPriority("quick", 0), withPriority("stuck", 10), withPriority("other", 0))
+		w.kill = kill
+		c := byPriority(0, 20, 10, 5, 100, 10)
+		m := w.start(t, c)
+		announced, killed := false, false
+		w.advance(t, func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.killed && !killed {
+				killed = true
+				w.shutdowns = make(chan bool, 4) // of the next connection
+				m = w.start(t, c)
+			}
+			if !announced && slices.ContainsFunc(w.log, func(line string) bool { return strings.HasSuffix(line, " inhibit") }) && killed == w.killed {
+				announced, w.imminent = true, true
+				w.shutdowns <- true
+			}
+			return announced && len(w.ends) == len(w.pods) && !w.clock.Now().Before(w.ends["critical"])
+		})
+		if m.Problem() == nil || m.Refuse() == nil || w.delay != 35*time.Second {
+			t.Errorf("killed after line %d: not shutting down, or the delay is %v", kill, w.delay)
+		}
+		var order []string
+		for _, line := range w.logged() {
+			if at, text, _ := strings.Cut(line, " "); strings.Contains(text, ": Terminated") {
+				order = append(order, at+" "+text)
+			}
+		}
+		want := []string{"0s quick: Terminated within 20s", "0s other: Terminated within 20s", "2s stuck: Terminated within 5s", "7s critical: Terminated within 10s"}
+		if diff := cmp.Diff(want, order); diff != "" {
+			t.Errorf("killed after line %d (-want +got):\n%s", kill, diff)
+		}
+		if !killed {
+			if kill < 8 {
+				t.Errorf("only %d lines: %q", kill, w.logged())
+			}
+			return
+		}
+	}
+}
+
+// advance moves the clock until a condition holds.
+func (w *world) advance(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("only %q", w.logged())
+		}
+		if w.clock.HasWaiters() {
+			w.clock.Step(pollPeriod)
+		}
 	}
 }
 

@@ -123,13 +123,6 @@ func (s *Pods) desired() map[fullName]*v1.Pod {
 
 // advanceAll takes the next step of each pod. Pods that are to stop are stopped first, which makes room for others.
 func (s *Pods) advanceAll() {
-	if s.allRead() {
-		select {
-		case <-s.read:
-		default:
-			close(s.read)
-		}
-	}
 	names := slices.SortedFunc(maps.Keys(s.slots), compareNames)
 	for _, stops := range []bool{true, false} {
 		for _, name := range names {
@@ -141,6 +134,15 @@ func (s *Pods) advanceAll() {
 				s.do(next, name, slot)
 			}
 		}
+	}
+	if !s.allRead() {
+		return
+	}
+	// Only now have Mirrors all pods: they delete mirror pods without one.
+	select {
+	case <-s.read:
+	default:
+		close(s.read)
 	}
 }
 

@@ -104,6 +104,78 @@ func TestRangesAreDisjoint(t *testing.T) {
 	}
 }
 
+// What an agent leaves that is killed in the middle of an allocation or a release: the next one gives the pod its range, or a
+// new one, no other pod has an ID of it, and all ranges are free once the pods are gone.
+func TestKilled(t *testing.T) {
+	for name, leave := range map[string]func(t *testing.T, m *Manager, l rootdir.Layout){
+		"before": func(*testing.T, *Manager, rootdir.Layout) {},
+		"the directory of the pod": func(t *testing.T, _ *Manager, l rootdir.Layout) {
+			must(t, os.MkdirAll(l.PodDir("p"), 0o750))
+		},
+		"a part of a new file": func(t *testing.T, _ *Manager, l rootdir.Layout) {
+			must(t, os.MkdirAll(l.PodDir("p"), 0o750))
+			for _, suffix := range []string{".new", ".tmp", "~"} {
+				must(t, os.WriteFile(l.UserNamespaceFile("p")+suffix, []byte(`{"uidMap`), 0o600))
+			}
+		},
+		"a file, and no sandbox": func(t *testing.T, m *Manager, _ rootdir.Layout) {
+			_, err := m.For("p", "")
+			must(t, err)
+		},
+		"no file any more": func(t *testing.T, m *Manager, l rootdir.Layout) {
+			_, err := m.For("p", "")
+			must(t, err)
+			must(t, os.Remove(l.UserNamespaceFile("p")))
+		},
+		"no directory any more": func(t *testing.T, m *Manager, l rootdir.Layout) {
+			_, err := m.For("p", "")
+			must(t, err)
+			must(t, os.RemoveAll(l.PodDir("p")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			layout, host := rootdir.Layout{Root: t.TempDir()}, Range{Unit, 3 * Unit}
+			m := managerIn(t, layout.Root, host, Unit)
+			_, err := m.For("other", "")
+			must(t, err)
+			leave(t, m, layout)
+			before := m.used["p"]
+			_, stored := os.Stat(layout.UserNamespaceFile("p"))
+
+			m = managerIn(t, layout.Root, host, Unit)
+			for _, uid := range []types.UID{"third", "p"} {
+				_, err := m.For(uid, "")
+				must(t, err)
+			}
+			if stored == nil && m.used["p"] != before {
+				t.Errorf("the pod has %+v, and had %+v", m.used["p"], before)
+			}
+			all := []Range{m.used["other"], m.used["third"], m.used["p"]}
+			for i, a := range all {
+				for _, b := range all[:i] {
+					if a.overlaps(b) {
+						t.Errorf("%+v overlaps %+v", a, b)
+					}
+				}
+			}
+			// Three pods fit: if a range had leaked, these would not.
+			must(t, m.ReleaseOrphans(func(types.UID) bool { return false }))
+			m = managerIn(t, layout.Root, host, Unit)
+			for _, uid := range []types.UID{"a", "b", "c"} {
+				_, err := m.For(uid, "")
+				must(t, err)
+			}
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestExhausted(t *testing.T) {
 	m := managerIn(t, t.TempDir(), Range{Unit, 2 * Unit}, Unit)
 	for _, uid := range []types.UID{"a", "b"} {

@@ -18,7 +18,7 @@ import (
 func (t *table) preemptFor(p *v1.Pod, refused *pod.Refusal) *pod.Refusal {
 	others := slices.DeleteFunc(t.active(), func(other *v1.Pod) bool {
 		evicted, _ := t.workers[other.UID].IsEvicted()
-		return evicted
+		return evicted || other.UID == p.UID
 	})
 	victims, refused := t.preempt(t.ctx, p, others, refused)
 	for _, victim := range victims {
@@ -27,6 +27,27 @@ func (t *table) preemptFor(p *v1.Pod, refused *pod.Refusal) *pod.Refusal {
 		t.evict(victim.UID, preempted(victim))
 	}
 	return refused
+}
+
+// preemptLate evicts the pods that those preempt which were admitted before all pods of the node were known. If an agent
+// ended between the admission of a critical pod and an eviction for it, the next one may see the critical pod first.
+func (t *table) preemptLate() {
+	for _, uid := range t.early {
+		w := t.workers[uid]
+		if w == nil || t.preempt == nil {
+			continue
+		}
+		p := w.Pod()
+		others := slices.DeleteFunc(t.active(), func(other *v1.Pod) bool { return other.UID == uid })
+		refused := t.admit(t.ctx, p, others)
+		if refused == nil {
+			continue
+		}
+		if refused = t.preemptFor(p, refused); refused != nil {
+			klog.FromContext(t.ctx).Info("A static pod runs although the node is full", "pod", klog.KObj(p), "reason", refused.Message)
+		}
+	}
+	t.early = nil
 }
 
 // preempted returns the eviction of a preempted pod, which has its own grace period.

@@ -196,7 +196,10 @@ func (s *Set) worker(uid types.UID) *pod.Worker {
 func (s *Set) synced() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.table.hasSynced = true
+	if !s.table.hasSynced {
+		s.table.hasSynced = true
+		s.table.preemptLate()
+	}
 	s.table.allocateResizes()
 }
 

@@ -30,6 +30,8 @@ type table struct {
 	workers     map[types.UID]*pod.Worker
 	allocations map[types.UID]*podAllocation
 	hasSynced   bool // all pods of the node have been seen
+	// early are the static pods that were admitted before that, when pods that run may have been unknown.
+	early []types.UID
 }
 
 func (t *table) update(p *v1.Pod, inRuntime bool) {
@@ -58,6 +60,9 @@ func (t *table) update(p *v1.Pod, inRuntime bool) {
 		t.parts.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, refused.Reason, refused.Message)
 	case isNew:
 		t.save(a)
+	}
+	if isAdmitted := !inRuntime && refused == nil; isAdmitted && source.IsStatic(p) && !t.hasSynced {
+		t.early = append(t.early, p.UID)
 	}
 	if t.run(allocated, refused, false) {
 		t.allocations[p.UID] = a

@@ -32,6 +32,8 @@ type Plugin struct {
 	devices   []*api.Device
 	changed   chan struct{}
 	err       error
+	hangs     bool
+	hanging   chan struct{} // gets a value when an allocation begins to hang
 	allocated [][]string
 	started   [][]string
 }
@@ -93,6 +95,14 @@ func (p *Plugin) Fail(err error) {
 	p.err = err
 }
 
+// Hang makes allocations hang until their caller or the plugin ends. The result gets a value when one does.
+func (p *Plugin) Hang() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hangs, p.hanging = true, make(chan struct{}, 10)
+	return p.hanging
+}
+
 // Allocated returns the devices of each allocation, and Started those of each start.
 func (p *Plugin) Allocated() [][]string { return p.list(&p.allocated) }
 
@@ -136,7 +146,15 @@ func (p *Plugin) GetPreferredAllocation(context.Context, *api.PreferredAllocatio
 }
 
 // Allocate implements the API. Each container gets all that the API has.
-func (p *Plugin) Allocate(_ context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
+func (p *Plugin) Allocate(ctx context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
+	p.mu.Lock()
+	hangs, hanging := p.hangs, p.hanging
+	p.mu.Unlock()
+	if hangs {
+		hanging <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
