@@ -32,7 +32,7 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 	./internal/containerd/... ./internal/datadir/... ./internal/ingress/... ./internal/network/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench parity upstream runtimes sidecars conformance gateway-conformance policy-conformance clients fuzz generate clean
+.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench parity upstream runtimes vm sidecars conformance gateway-conformance policy-conformance clients fuzz generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +115,13 @@ RUNTIME_PACKAGES := crun conmon skopeo libseccomp-dev pkg-config
 runtimes: test-deps build ## run the scenarios of nodes on containerd 1.6, 1.7 and 2, and on CRI-O (ARGS='-runtimes cri-o -run TestExec')
 	$(call install,$(RUNTIME_PACKAGES),crun conmon skopeo pkg-config)
 	@KINDRED_BIN=$(CURDIR)/bin/kindred go run ./test/runtimes $(ARGS)
+
+# What test/vm needs besides: the emulator, and what builds its machine.
+VM_PACKAGES := qemu-system-x86 mmdebstrap e2fsprogs openssh-client busybox-static
+
+vm: build ## test what only a whole machine shows, in QEMU: systemd, cgroup v2, AppArmor, quotas, swap, reboot (ARGS='-run TestMachine/Swap')
+	$(call install,$(VM_PACKAGES),qemu-system-x86_64 mmdebstrap mkfs.ext4 ssh busybox)
+	@KINDRED_VM=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 90m -v ./test/vm $(ARGS)
 
 upstream: build ## move objects to upstream's control plane and back
 	@KINDRED_UPSTREAM=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -run Upstream ./test/scenarios

@@ -105,9 +105,11 @@ type Options struct {
 	// node in DataDir.
 	KubeletDir string
 	// KubeletConfig is a file with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) for this machine's node. Fields
-	// that have no effect are reported to Notice.
-	KubeletConfig string
-	// Flags are the flags of the program and their values, which the node shows at /flagz; if they are nil, it does not.
+	// that have no effect are reported to Notice. KubeletConfigDir is a directory with files *.conf that are merged over it
+	// in the order of their names.
+	KubeletConfig, KubeletConfigDir string
+	// Flags are the flags of the program and their values, which the API server and the node show at /flagz; if they are nil, they
+	// do not.
 	Flags map[string]string
 	// PodCIDR is the range of this node's pods; a free /24 of 10.244.0.0/16 if
 	// empty. ServiceCIDR is the range of ClusterIPs; 10.96.0.0/16 if empty. Both may

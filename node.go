@@ -18,8 +18,8 @@ type NodeOptions struct {
 	// StaticPods is the directory, or the file, with the manifests of the pods. If it is empty, KubeletConfig must have a
 	// staticPodPath or a staticPodURL.
 	StaticPods string
-	// DataDir, NodeName, KubeletConfig, ContainerRuntimeEndpoint and PodCIDR are as in Options.
-	DataDir, NodeName, KubeletConfig, ContainerRuntimeEndpoint, PodCIDR string
+	// DataDir, NodeName, KubeletConfig, KubeletConfigDir, ContainerRuntimeEndpoint and PodCIDR are as in Options.
+	DataDir, NodeName, KubeletConfig, KubeletConfigDir, ContainerRuntimeEndpoint, PodCIDR string
 	// Flags is as in Options.
 	Flags map[string]string
 	// Version, Clock, Progress and Notice are as in Options.
@@ -35,7 +35,7 @@ type Node struct{ running *cluster.Node }
 // StartNode starts the node agent of this machine without an API server, and returns when it is ready. It runs static pods.
 func StartNode(ctx context.Context, options NodeOptions) (*Node, error) {
 	config, err := Options{
-		DataDir: options.DataDir, NodeName: options.NodeName, KubeletConfig: options.KubeletConfig,
+		DataDir: options.DataDir, NodeName: options.NodeName, KubeletConfig: options.KubeletConfig, KubeletConfigDir: options.KubeletConfigDir,
 		ContainerRuntimeEndpoint: options.ContainerRuntimeEndpoint, PodCIDR: options.PodCIDR, Flags: options.Flags,
 		Version: options.Version, Clock: options.Clock, Progress: options.Progress, Notice: options.Notice,
 	}.resolve(ctx)

@@ -56,6 +56,7 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 		RuntimeConfig:   o.RuntimeConfig,
 		ReserveDisk:     o.ReserveDisk,
 		Version:         o.Version,
+		Flags:           o.Flags,
 		Clock:           o.Clock,
 		Progress:        o.Progress,
 		Notice:          o.Notice,
@@ -141,7 +142,7 @@ func (o Options) checkEndpoints() error {
 		return invalid("a kubelet directory is given, but this machine is to be no node")
 	case o.KubeletDir != "" && !filepath.IsAbs(o.KubeletDir):
 		return invalid("kubelet directory %q is not an absolute path", o.KubeletDir)
-	case o.KubeletConfig != "" && o.NoNode:
+	case o.KubeletConfig+o.KubeletConfigDir != "" && o.NoNode:
 		return invalid("a kubelet configuration is given, but this machine is to be no node")
 	case o.DNSHosts != "" && (o.NoDNS || o.NoNode):
 		return invalid("a hosts file for DNS is given, but this machine is to serve no DNS")
@@ -204,9 +205,9 @@ func (o Options) ingress() (*cluster.Ingress, error) {
 // kubelet returns the configuration of the node's agent.
 func (o Options) kubelet() (*kubeletconfig.Configuration, error) {
 	config := kubeletconfig.Default()
-	if o.KubeletConfig != "" {
+	if o.KubeletConfig+o.KubeletConfigDir != "" {
 		var err error
-		if config, err = kubeletconfig.Load(o.KubeletConfig); err != nil {
+		if config, err = kubeletconfig.Load(o.KubeletConfig, o.KubeletConfigDir); err != nil {
 			return nil, invalid("%v", err)
 		}
 	}

@@ -70,7 +70,9 @@ type Config struct {
 	SimulatedStats func(node string) http.Handler
 	// ReadyChecks are added to /readyz.
 	ReadyChecks []healthz.HealthChecker
-	Clock       clock.WithTicker
+	// Flags are the flags of the program and their values, for /flagz; if they are nil, it is not served.
+	Flags map[string]string
+	Clock clock.WithTicker
 }
 
 // maxInFlight is how many requests, except watches, are processed at a time. More would only wait
@@ -92,6 +94,9 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	g.LongRunningFunc = filters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	g.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
+	if c.Flags != nil {
+		g.Flagz = flags(c.Flags)
+	}
 	addStoreChecks(g, c)
 	g.AddReadyzChecks(c.ReadyChecks...)
 	if s.reserve != nil {
@@ -144,6 +149,12 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	}
 	return g, nil
 }
+
+// flags are values of flags by name.
+type flags map[string]string
+
+// GetFlagz implements flagz.Reader.
+func (f flags) GetFlagz() map[string]string { return f }
 
 // storageFactory stores every built-in resource as protobuf, under upstream's keys. The Events of
 // both groups have the same keys.

@@ -6,11 +6,7 @@ package apiserver
 import (
 	genericadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
-	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
-	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
-	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
-	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/webhook"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
@@ -18,17 +14,8 @@ import (
 	"github.com/kindred-project/kindred/internal/registry/admissionregistration"
 )
 
-// extendingPlugins are the plugins for policies and webhooks: the kinds of
-// admissionregistration.k8s.io.
-var extendingPlugins = []string{
-	mutatingpolicy.PluginName,
-	mutatingwebhook.PluginName,
-	validatingpolicy.PluginName,
-	validatingwebhook.PluginName,
-}
-
-// extending initializes what only these plugins need: how to reach a webhook, and which requests
-// they do not see.
+// extending initializes what only the plugins for policies and webhooks need: how to reach a webhook, and which
+// requests they do not see.
 func extending(g *genericapiserver.Config, services aggregatorapiserver.ServiceResolver) genericadmission.PluginInitializers {
 	callers := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, g.LoopbackClientConfig, g.TracerProvider)
 	return genericadmission.PluginInitializers{webhookinit.NewPluginInitializer(callers, services), unseen{}}

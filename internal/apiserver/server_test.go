@@ -108,7 +108,7 @@ func boot(ctx context.Context, dir string, backend *storage.Backend, changes ...
 		Backend: backend, PKI: keys, Listener: listener, Names: pki.Names{IPs: []net.IP{loopback}},
 		AdvertiseAddress: loopback, AdvertisePort: listener.Addr().(*net.TCPAddr).Port,
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, Clock: clock.RealClock{},
-		DataDir: dir, ReserveDisk: 1,
+		DataDir: dir, ReserveDisk: 1, Flags: map[string]string{"secure-port": "0"},
 	}
 	for _, change := range changes {
 		change(&config)

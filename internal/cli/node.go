@@ -40,6 +40,7 @@ shows them, and "kindred reset" removes everything.`,
 	flags := cmd.Flags()
 	flags.StringVar(&options.StaticPods, "static-pods", "", "directory with the manifests of static pods, or a single one; replaces staticPodPath of --kubelet-config")
 	flags.StringVar(&options.KubeletConfig, "kubelet-config", "", "file with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1)")
+	flags.StringVar(&options.KubeletConfigDir, "kubelet-config-dir", "", "directory with files *.conf that are merged over --kubelet-config in the order of their names")
 	flags.StringVar(&options.NodeName, "node-name", "", "name of the node, which the names of its pods end with (default the host name)")
 	flags.StringVar(&options.ContainerRuntimeEndpoint, "container-runtime-endpoint", "", "CRI endpoint of a container runtime to use instead of a private containerd")
 	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "CIDRs of the pods: IPv4, and IPv6 after a comma (default a free /24 of 10.244.0.0/16)")
@@ -67,6 +68,7 @@ func runNode(cmd *cobra.Command, options kindred.NodeOptions) error {
 	printf(cmd, "ready in %d ms\n", clock.RealClock{}.Since(began).Milliseconds())
 	printf(cmd, "the pods: kubectl --kubeconfig %s get --raw /pods\n", node.Kubeconfig())
 	tuneGC()
+	go keepFree(ctx, clock.RealClock{})
 	select {
 	case <-ctx.Done():
 		return nil

@@ -52,7 +52,7 @@ func reset(cmd *cobra.Command, layout datadir.Layout) error {
 	if err := stopContainers(cmd.Context(), layout); err != nil {
 		return errors.Join(fmt.Errorf("nothing was removed, because not all containers could be stopped: %w", err), lock.Release())
 	}
-	if err := unlink(layout); err != nil {
+	if err := errors.Join(machine.RemoveLogs(layout), unlink(layout)); err != nil {
 		return errors.Join(err, lock.Release())
 	}
 	if err := errors.Join(os.RemoveAll(layout.Run()), lock.Remove()); err != nil {

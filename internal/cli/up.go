@@ -75,6 +75,7 @@ func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.StringVar(&options.NodeName, "node-name", "", "name of this machine's node (default the host name)")
 	flags.StringVar(&options.KubeletDir, "kubelet-dir", "", "where CSI drivers expect the kubelet's directory, usually /var/lib/kubelet: becomes a link to this node's directory")
 	flags.StringVar(&options.KubeletConfig, "kubelet-config", "", "file with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) for this machine's node")
+	flags.StringVar(&options.KubeletConfigDir, "kubelet-config-dir", "", "directory with files *.conf that are merged over --kubelet-config in the order of their names")
 	flags.StringVar(&options.PodCIDR, "pod-cidr", "", "CIDRs of this node's pods: IPv4, and IPv6 after a comma (default a free /24 of 10.244.0.0/16, and a free /64 of fd00:10:244::/48 if --service-cidr has an IPv6 range)")
 	flags.BoolVar(&options.NoDNS, "no-dns", false, "do not serve the cluster's DNS, so that another DNS server can be installed")
 	flags.StringVar(&options.DNSHosts, "dns-hosts", "", "file in the format of /etc/hosts with further names for the cluster's DNS")
@@ -194,6 +195,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 		select {
 		case <-settled:
 			freeStart()
+			go keepFree(ctx, clock.RealClock{})
 		case <-ctx.Done():
 			notify(cmd, notifier, systemd.Stopping)
 			cluster.Stop()

@@ -167,6 +167,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		Ownership:        &c.reviews,
 		SimulatedStats:   c.simulatedStats,
 		ReadyChecks:      c.checks.checkers(),
+		Flags:            c.config.Flags,
 		Clock:            c.config.Clock,
 	}); err != nil {
 		return err

@@ -78,7 +78,9 @@ type Config struct {
 	Encryption storage.Encryption
 	// Version is the version of the program.
 	Version string
-	Clock   clock.WithTicker
+	// Flags are the flags of the program and their values, for /flagz; nil means that it is not served.
+	Flags map[string]string
+	Clock clock.WithTicker
 	// Progress is called after each step with the time that it took.
 	Progress func(step string, took time.Duration)
 	// Notice is called with each line that a user should read.

@@ -26,7 +26,7 @@ func (m *Machine) StandAlone(ctx context.Context, keys *pki.PKI, parts *part.Gro
 	if err != nil {
 		return "", err
 	}
-	agent, err := m.newAgent(nil, nil, nil, ports.number(), serving)
+	agent, err := m.newAgent(nil, nil, nil, nil, ports.number(), serving)
 	if err == nil {
 		err = m.serveAgent(agent, nil, ports, serving)
 	}

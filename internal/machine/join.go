@@ -19,9 +19,12 @@ import (
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/containerd"
+	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/manifest"
 	"github.com/kindred-project/kindred/internal/network"
 	"github.com/kindred-project/kindred/internal/node"
+	"github.com/kindred-project/kindred/internal/node/metrics"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/serve"
 	"github.com/kindred-project/kindred/internal/part"
 )
@@ -88,7 +91,9 @@ func (m *Machine) superviseRuntime() {
 
 // startAgent starts the agent and the server for the API server, and waits until the Node is ready.
 func (m *Machine) startAgent(ctx context.Context, services *network.Network, clusterDNS []string) error {
-	client, err := kubernetes.NewForConfig(m.api.ConfigFor(agentUser(m.options.Name)))
+	requests, config := metrics.NewRequests(m.options.Clock), m.api.ConfigFor(agentUser(m.options.Name))
+	config.Wrap(requests.Wrap)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
@@ -100,7 +105,7 @@ func (m *Machine) startAgent(ctx context.Context, services *network.Network, clu
 	if err != nil {
 		return err
 	}
-	agent, err := m.newAgent(client, services, clusterDNS, ports.number(), serving)
+	agent, err := m.newAgent(client, requests, services, clusterDNS, ports.number(), serving)
 	if err == nil {
 		err = m.serveAgent(agent, client, ports, serving)
 	}
@@ -118,7 +123,7 @@ func (m *Machine) servingCertificate() (*pki.Kept, error) {
 	return keys.Keep(func() (*pki.Pair, error) { return keys.NodeServing(m.options.Name, names) }, nil)
 }
 
-func (m *Machine) newAgent(client kubernetes.Interface, services *network.Network, clusterDNS []string, port int32, serving *pki.Kept) (*node.Agent, error) {
+func (m *Machine) newAgent(client kubernetes.Interface, requests *metrics.Requests, services *network.Network, clusterDNS []string, port int32, serving *pki.Kept) (*node.Agent, error) {
 	root, err := m.root()
 	if err != nil {
 		return nil, err
@@ -139,6 +144,7 @@ func (m *Machine) newAgent(client kubernetes.Interface, services *network.Networ
 	return node.New(node.Options{
 		Name:              m.options.Name,
 		Client:            client,
+		Requests:          requests,
 		Decode:            manifest.Pods,
 		Endpoint:          m.endpoint,
 		RootDir:           root,
@@ -241,3 +247,6 @@ func whyNotReady(ctx context.Context, client kubernetes.Interface, name string) 
 	}
 	return waiting + "it has not reported yet"
 }
+
+// RemoveLogs removes the logs of the pods of an agent that has ended. They are not in the data directory.
+func RemoveLogs(dir datadir.Layout) error { return rootdir.RemoveLogs(dir.Node()) }

@@ -39,7 +39,6 @@ import (
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/podresources"
-	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 	"github.com/kindred-project/kindred/internal/node/sampler"
 	"github.com/kindred-project/kindred/internal/node/shutdown"
@@ -67,6 +66,7 @@ type Agent struct {
 	handlers     *runtimeHandlers
 	users        *userns.Manager
 	swap         criconfig.Swap
+	memoryQoS    criconfig.MemoryQoS
 	metrics      *metrics.Metrics
 	sampler      *sampler.Sampler
 	loop         loop
@@ -92,7 +92,10 @@ func New(options Options) (*Agent, error) {
 	if err := os.MkdirAll(options.RootDir, 0o755); err != nil {
 		return nil, fmt.Errorf("create the node's root directory: %w", err)
 	}
-	records, err := dra.Open(rootdir.Layout{Root: options.RootDir}.ClaimsDir())
+	if err := options.layout().PrepareLogs(); err != nil {
+		return nil, fmt.Errorf("create the directories of logs: %w", err)
+	}
+	records, err := dra.Open(options.layout().ClaimsDir())
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +133,7 @@ func New(options Options) (*Agent, error) {
 	}
 	cgroups.PodPIDs = *options.Config.PodPidsLimit
 	counted := metrics.New(options.Name, cgroups.Version(), options.Clock)
+	cgroups.Observe = counted.CgroupOperation
 	service, images = counted.Runtime(service), counted.Images(images)
 	a := &Agent{
 		options: options, runtime: service, images: images, records: records, ready: make(chan struct{}),
@@ -139,22 +143,27 @@ func New(options Options) (*Agent, error) {
 	}
 	a.sampler = a.newSampler(machine)
 	counted.Register(metrics.NewStateCollector(a.state))
+	if options.Requests != nil {
+		counted.Register(options.Requests)
+	}
 	a.registration = &registration{
-		options: options, changed: make(chan struct{}, 1),
+		options: options, changed: make(chan struct{}, 1), startup: counted.Startup(sampler.BootTime(options.Clock.Now())),
 		reporter: &reporter{options: options, machine: machine, runtime: service, images: images, version: version},
 	}
+	a.protectMemory()
 	if err := a.openResources(); err != nil {
 		return nil, errors.Join(err, a.disconnect())
 	}
 	a.handlers = &runtimeHandlers{client: options.Client, node: a.registration.current}
 	if a.users, err = userns.New(userns.Options{
-		Layout: rootdir.Layout{Root: options.RootDir}, IDsPerPod: *options.Config.UserNamespaces.IDsPerPod,
+		Layout: options.layout(), IDsPerPod: *options.Config.UserNamespaces.IDsPerPod,
 		MaxPods: int64(options.Config.MaxPods), Supports: a.handlers.supportsUserNamespaces,
 	}); err != nil {
 		return nil, errors.Join(err, a.disconnect())
 	}
 	a.pods = workers.New(a.admit, admittedResources{a.assigned, a.earlyRefusal, counted}, a.checkResize)
 	a.pods.PreemptWith(a.preempt)
+	cgroups.Active = a.pods.Active
 	a.mirrors = mirror.New(mirror.Options{
 		Client: options.Client, Status: podStatus{client: options.Client}, Node: a.registration.current, Clock: options.Clock,
 	})
@@ -162,7 +171,7 @@ func New(options Options) (*Agent, error) {
 	a.pods.OnRemoved(a.static.Removed)
 	a.shutdown = shutdown.New(shutdown.Options{
 		Config: &options.Config.KubeletConfiguration, Connect: shutdown.Connect, Pods: a.pods, Clock: options.Clock,
-		Changed: a.registration.check, Event: a.nodeEvent,
+		Changed: a.registration.check, Event: a.nodeEvent, Observe: counted.ShuttingDown,
 	})
 	a.registration.reporter.shutdown = a.shutdown.Problem
 	return a, a.watchPressure()
@@ -176,7 +185,7 @@ func (a *Agent) Lookup() pod.Lookup { return lookup{pods: a.pods, runtime: a.vie
 
 // CheckpointDir is where checkpoints of containers are written.
 func (a *Agent) CheckpointDir() string {
-	return rootdir.Layout{Root: a.options.RootDir}.CheckpointsDir()
+	return a.options.layout().CheckpointsDir()
 }
 
 // Runtime returns the client of the node's runtime.
@@ -187,6 +196,9 @@ func (a *Agent) Runtime() cri.RuntimeService { return a.runtime }
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.FromContext(ctx).WithName("node")))
 	defer cancel()
+	if text, err := a.options.Config.Text(); err == nil {
+		klog.FromContext(ctx).Info("Effective KubeletConfiguration", "config", text)
+	}
 	a.setOOMScore(ctx)
 	stopEvents := a.recordEvents(ctx)
 	defer stopEvents()
@@ -199,6 +211,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { a.view.Watch(ctx, a.pods.RuntimeChanged) })
 	running.Go(func() { a.enforceAllocatable(ctx) })
+	running.Go(func() { a.shareCPU(ctx) })
 	running.Go(func() { a.usage.Run(ctx) })
 	running.Go(func() { a.evictions.Run(ctx) })
 	running.Go(func() { a.watchOOM(ctx) })
@@ -232,9 +245,9 @@ func (a *Agent) join(ctx context.Context, running *sync.WaitGroup, ready chan st
 	running.Go(func() {
 		server := &podresources.Server{
 			Lookup: a.Lookup(), Claims: a.claims.Resources, Clock: a.options.Clock,
-			Resources: a.assigned.Resources, Allocatable: a.assigned.AllocatableResources,
+			Resources: a.assigned.Resources, Allocatable: a.assigned.AllocatableResources, Requested: a.metrics.PodResourcesRequest,
 		}
-		server.Run(ctx, rootdir.Layout{Root: a.options.RootDir}.PodResourcesSocket())
+		server.Run(ctx, a.options.layout().PodResourcesSocket())
 	})
 	running.Go(func() { a.registration.keepLease(ctx) })
 	running.Go(func() { a.watchSelf(ctx) })
@@ -245,7 +258,7 @@ func (a *Agent) join(ctx context.Context, running *sync.WaitGroup, ready chan st
 // registerDrivers registers the drivers on the node.
 func (a *Agent) registerDrivers(ctx context.Context) {
 	watcher := plugins.New(plugins.Options{
-		Dir: rootdir.Layout{Root: a.options.RootDir}.RegistryDir(), Clock: a.options.Clock,
+		Dir: a.options.layout().RegistryDir(), Clock: a.options.Clock,
 		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: a.volumes.CSI(), registerapi.DRAPlugin: a.claims, registerapi.DevicePlugin: a.plugins},
 	})
 	if err := watcher.Run(ctx); err != nil {

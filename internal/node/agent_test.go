@@ -17,9 +17,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/kindred-project/kindred/internal/node/config"
-	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
 const nodeName = "test-node"
@@ -27,7 +24,6 @@ const nodeName = "test-node"
 // TestRealRuntime runs pods on a real containerd.
 func TestRealRuntime(t *testing.T) {
 	b := newBed(t)
-	b.options.Config = config.Default()
 	b.options.Config.PodPidsLimit = new(int64(100))
 	b.start()
 	defer func() { b.stop() }()
@@ -246,7 +242,7 @@ func force(b *bed) {
 // nothingLeft waits until the pod has left no state in the runtime and on disk.
 func (b *bed) nothingLeft(p *v1.Pod) {
 	b.Helper()
-	layout := rootdir.Layout{Root: b.options.RootDir}
+	layout := b.options.layout()
 	var left []string
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		left = nil

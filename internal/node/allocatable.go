@@ -171,3 +171,15 @@ func (a *Agent) enforceAllocatable(ctx context.Context) {
 		}
 	}
 }
+
+// sharePeriod is upstream's.
+const sharePeriod = time.Minute
+
+// shareCPU keeps the CPU shares of the quality-of-service classes.
+func (a *Agent) shareCPU(ctx context.Context) {
+	for a.registration.pause(ctx, sharePeriod) {
+		if err := a.cgroups.Share(); err != nil {
+			klog.FromContext(ctx).Error(err, "The CPU shares of burstable and best-effort pods are not up to date")
+		}
+	}
+}

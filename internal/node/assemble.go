@@ -24,14 +24,13 @@ import (
 	"github.com/kindred-project/kindred/internal/node/objects"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/probe"
-	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/volume"
 )
 
 // assemble builds the parts that pod workers use, and those that remove what they leave.
 func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFactory) *pod.Parts {
 	o := a.options
-	layout := rootdir.Layout{Root: o.RootDir}
+	layout := o.layout()
 	allocatable := func() v1.ResourceList { return a.registration.current().Status.Allocatable }
 	handlers := a.handlers
 	drivers := factory.Storage().V1().CSIDrivers()
@@ -43,6 +42,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		NoImages:          noImageVolumes(a.registration.reporter.version),
 		NodeLabels:        func() map[string]string { return a.registration.current().Labels },
 		LoopFiles:         o.LoopFiles,
+		Observe:           a.metrics.VolumeOperation,
 		Failed: func(p *v1.Pod, err error) {
 			for _, failure := range pod.VolumeErrors(err) {
 				o.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, failure.Reason, failure.Message)
@@ -54,6 +54,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		CSI: &csi.Options{
 			Layout: layout, Client: o.Client, Clock: o.Clock, Node: a.registration.current,
 			InUseChanged: a.registration.check,
+			Intercept:    a.metrics.CSICalls,
 			Drivers:      drivers.Lister(), Synced: drivers.Informer().HasSynced,
 		},
 	})
@@ -61,7 +62,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	go volumes.Run(ctx)
 	a.claims = dra.New(ctx, dra.Options{
 		Store: a.records, Client: o.Client, Node: o.Name, Clock: o.Clock, Changed: a.pods.Wake,
-		NoCDI: noCDI(a.registration.reporter.version),
+		NoCDI: noCDI(a.registration.reporter.version), Intercept: a.metrics.DRACalls,
 	})
 	rotator := logs.NewRotator(logs.RotatorOptions{
 		Reopen: a.runtime.ReopenContainerLog, Clock: o.Clock,
@@ -79,7 +80,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Host: criconfig.Host{
 			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.registration.reporter.machine.memory,
 			KillTogether:   cgroup.IsV2() && (o.Config.SingleProcessOOMKill == nil || !*o.Config.SingleProcessOOMKill),
-			SeccompDefault: *o.Config.SeccompDefault, Swap: a.swap, PageSizes: a.limitedPageSizes(),
+			SeccompDefault: *o.Config.SeccompDefault, Swap: a.swap, MemoryQoS: a.memoryQoS, PageSizes: a.limitedPageSizes(),
 			DNS: criconfig.DNS{Servers: o.ClusterDNS, Domain: o.Config.ClusterDomain, ResolvConf: o.ResolvConf},
 		},
 		Runtime:     a.view,
@@ -90,7 +91,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Status:      routedStatus{static: a.static, api: podStatus{client: o.Client}},
 		Observer:    a.metrics,
 		Volumes:     volumes,
-		Claims:      a.claims,
+		Claims:      countedClaims{a.claims, a.metrics, o.Clock},
 		Resources:   a.assigned,
 		Environment: environment.New(environment.Options{
 			Objects: store, Services: services.Lister(), ServicesSynced: services.Informer().HasSynced,

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/kindred-project/kindred/internal/containerd"
+	"github.com/kindred-project/kindred/internal/node/config"
 	"github.com/kindred-project/kindred/test/images"
 )
 
@@ -78,8 +79,9 @@ func newBed(t *testing.T) *bed {
 	b := &bed{T: t, client: versioned(fake.NewClientset()), options: Options{
 		Name: nodeName, Endpoint: r.Endpoint, RootDir: filepath.Join(dir, "node"), Owner: names.ID,
 		CgroupParent: names.PodCgroup, IPs: []string{"127.0.0.1"}, ClusterDNS: []string{"10.0.0.10"},
-		Version: "v1.37.1",
+		Version: "v1.37.1", Config: config.Default(),
 	}}
+	b.options.Config.PodLogsDir = filepath.Join(dir, "pod-logs")
 	b.options.Client = b.client
 	return b
 }

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kindred-project/kindred/internal/node/csi/csitest"
-	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
 // TestClaims runs pods with claims on a real containerd.
@@ -165,7 +164,7 @@ func blockVolume(b *bed) {
 // csiVolume: a driver registers, its volume is attached, staged and published, and survives a new agent.
 func csiVolume(b *bed) {
 	driver := csitest.New(b.T, "test.csi.example.com")
-	driver.Announce(b.T, rootdir.Layout{Root: b.options.RootDir}.RegistryDir())
+	driver.Announce(b.T, b.options.layout().RegistryDir())
 	if err := os.MkdirAll(filepath.Join(driver.Data, "vol"), 0o755); err != nil {
 		b.Fatal(err)
 	}

@@ -15,8 +15,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
 // TestRealFeatures runs pods that use features of the runtime. Which of these it has depends on the installed containerd and
@@ -118,7 +116,7 @@ func userNamespaces(b *bed) {
 	if want := fmt.Sprintf("%d", 2<<16); strings.Count(got, want) != 2 {
 		b.Errorf("the pod's users do not begin at %s:\n%s", want, got)
 	}
-	if _, err := os.Stat(rootdir.Layout{Root: b.options.RootDir}.UserNamespaceFile(first.UID)); err != nil {
+	if _, err := os.Stat(b.options.layout().UserNamespaceFile(first.UID)); err != nil {
 		b.Error(err)
 	}
 	info, err := os.Stat(filepath.Join(host, "of-root"))

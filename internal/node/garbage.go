@@ -13,7 +13,6 @@ import (
 	"github.com/kindred-project/kindred/internal/node/garbage"
 	"github.com/kindred-project/kindred/internal/node/image"
 	"github.com/kindred-project/kindred/internal/node/pod"
-	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/volume"
 )
 
@@ -30,14 +29,15 @@ func (a *Agent) imageGarbage(images *image.Manager) *garbage.Images {
 		Wanted:  a.wantedImages,
 		Prune:   images.PruneRecords,
 		Event:   a.nodeEvent,
-		File:    rootdir.Layout{Root: o.RootDir}.ImageUsageFile(),
+		Removed: a.metrics.ImageRemoved,
+		File:    o.layout().ImageUsageFile(),
 	})
 }
 
 // podGarbage returns the sweeper of what pods left.
 func (a *Agent) podGarbage(volumes *volume.Manager) *garbage.Sweeper {
 	return garbage.NewSweeper(garbage.SweepOptions{
-		Layout: rootdir.Layout{Root: a.options.RootDir}, Runtime: a.view, Clock: a.options.Clock,
+		Layout: a.options.layout(), Runtime: a.view, Clock: a.options.Clock,
 		Cgroups: a.cgroups, Claims: a.claims.RemoveOrphans, Resources: a.assigned.RemoveOrphans,
 		Volumes: func(ctx context.Context, keep func(types.UID) bool) error {
 			if err := volumes.RemoveOrphans(ctx, keep); err != nil {

@@ -18,8 +18,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kindred-project/kindred/internal/containerd"
-	"github.com/kindred-project/kindred/internal/node/config"
-	"github.com/kindred-project/kindred/internal/node/rootdir"
 )
 
 // TestGarbage collects garbage on a real runtime.
@@ -33,10 +31,9 @@ func TestGarbage(t *testing.T) {
 		}
 		return containerd.PinnedImages(ctx, endpoint)
 	}
-	b.options.Config = config.Default()
 	b.options.Config.ImageGCHighThresholdPercent, b.options.Config.ImageGCLowThresholdPercent = new(int32(1)), new(int32(0))
 	b.options.Config.ImageMinimumGCAge = metav1.Duration{Duration: time.Millisecond}
-	layout := rootdir.Layout{Root: b.options.RootDir}
+	layout := b.options.layout()
 
 	// A killed agent left the logs, the files and the cgroup of a pod that the API and the runtime no longer have.
 	orphan := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orphan", UID: "orphan"}}

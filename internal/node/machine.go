@@ -30,6 +30,7 @@ type machine struct {
 	kernel     string
 	osImage    string
 	appArmor   bool // enforced by the kernel
+	seLinux    bool // likewise
 }
 
 func readMachine(rootDir string) (machine, error) {
@@ -61,6 +62,7 @@ func readMachine(rootDir string) (machine, error) {
 		kernel:     unix.ByteSliceToString(name.Release[:]),
 		osImage:    osRelease(),
 		appArmor:   appArmorEnabled(),
+		seLinux:    seLinuxEnabled(),
 	}, nil
 }
 
@@ -101,6 +103,12 @@ func hugePages() map[string]int64 {
 func appArmorEnabled() bool {
 	_, err := os.Stat("/sys/kernel/security/apparmor")
 	return err == nil && strings.HasPrefix(line("/sys/module/apparmor/parameters/enabled"), "Y")
+}
+
+// seLinuxEnabled reports whether the kernel has an SELinux policy.
+func seLinuxEnabled() bool {
+	_, err := os.Stat("/sys/fs/selinux/enforce")
+	return err == nil
 }
 
 // pageSizes returns the sizes of the machine's huge pages in bytes.

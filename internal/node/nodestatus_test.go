@@ -42,14 +42,15 @@ func TestOldRuntimes(t *testing.T) {
 	for _, c := range []struct {
 		name, version string
 		images, cdi   bool
+		lacks         string
 	}{
-		{"containerd", "1.6.20~ds1", false, false},
-		{"containerd", "1.7.24", false, true},
-		{"containerd", "v2.0.5", false, true},
-		{"containerd", "v2.1.0", true, true},
-		{"containerd", "2.4.2+unknown", true, true},
-		{"containerd", "devel", true, true},
-		{"cri-o", "1.33.0", true, true},
+		{"containerd", "1.6.20~ds1", false, false, "image-volumes,recursive-read-only-mounts,user-namespaces"},
+		{"containerd", "1.7.24", false, true, "image-volumes,recursive-read-only-mounts,user-namespaces"},
+		{"containerd", "v2.0.5", false, true, "image-volumes"},
+		{"containerd", "v2.1.0", true, true, ""},
+		{"containerd", "2.4.2+unknown", true, true, ""},
+		{"containerd", "devel", true, true, ""},
+		{"cri-o", "1.33.0", true, true, ""},
 	} {
 		version := &runtimeapi.VersionResponse{RuntimeName: c.name, RuntimeVersion: c.version}
 		if err := noImageVolumes(version); (err == nil) != c.images {
@@ -57,6 +58,9 @@ func TestOldRuntimes(t *testing.T) {
 		}
 		if err := noCDI(version); (err == nil) != c.cdi {
 			t.Errorf("%s %s: CDI: %v", c.name, c.version, err)
+		}
+		if got := (&reporter{version: version, machine: machine{appArmor: true, seLinux: true}}).lacks(); got != c.lacks {
+			t.Errorf("%s %s lacks %q, want %q", c.name, c.version, got, c.lacks)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"path/filepath"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/node/config"
+	"github.com/kindred-project/kindred/internal/node/metrics"
+	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/static"
 )
 
@@ -29,7 +32,7 @@ type Options struct {
 	Decode static.Decode
 	// Endpoint is the CRI endpoint of the runtime and its images, as in unix:///run/containerd/containerd.sock.
 	Endpoint string
-	// RootDir has the volumes, logs and files of pods. Its file system must allow mounts.
+	// RootDir has the volumes and files of pods, except their logs. Its file system must allow mounts.
 	RootDir string
 	// LoopFiles is the directory of the files that block volumes of the local-path class consist of;
 	// they are attached as loop devices. If empty, none is.
@@ -37,8 +40,8 @@ type Options struct {
 	// Owner is a label of the node's sandboxes and containers in the runtime. It must be unique
 	// among the users of the runtime.
 	Owner string
-	// CgroupParent is the parent of all pods' cgroups, an absolute path. If empty, the runtime
-	// chooses cgroups.
+	// CgroupParent is the parent of all pods' cgroups, an absolute path, unless Config has a root of them. If both are
+	// empty, the runtime chooses cgroups.
 	CgroupParent string
 	// IPs are the node's addresses, one for each IP family, the preferred one first.
 	IPs []string
@@ -78,10 +81,20 @@ type Options struct {
 	Version string
 	// Clock defaults to the real clock.
 	Clock clock.WithTicker
+	// Requests counts the requests of Client, if set.
+	Requests *metrics.Requests
 	// Recorder records events. Defaults to one that writes them through Client, or to the log.
 	Recorder record.EventRecorder
 
 	alone bool // there is no API
+}
+
+// kubepods is the cgroup of pods below a root that the configuration names, as the kubelet calls it.
+const kubepods = "kubepods"
+
+// layout names the files of pods.
+func (o Options) layout() rootdir.Layout {
+	return rootdir.Layout{Root: o.RootDir, Logs: o.Config.PodLogsDir, Links: rootdir.ContainerLogsDir}
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -105,6 +118,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Config == nil {
 		o.Config = config.Default()
+	}
+	if o.Config.CgroupRoot != "" {
+		o.CgroupParent = filepath.Join(o.Config.CgroupRoot, kubepods)
 	}
 	if o.Decode == nil && o.Config.StaticPodPath+o.Config.StaticPodURL != "" {
 		return o, errors.New("the node has static pods and cannot decode them")

@@ -44,7 +44,7 @@ func (a *Agent) LogUsage(p *v1.Pod, container string) (usage.Used, bool) {
 	return a.usage.Of(filepath.Join(a.layout().PodLogsDir(p.Namespace, p.Name, p.UID), container))
 }
 
-func (a *Agent) layout() rootdir.Layout { return rootdir.Layout{Root: a.options.RootDir} }
+func (a *Agent) layout() rootdir.Layout { return a.options.layout() }
 
 // localDirs returns the directories of pods that are measured.
 func (a *Agent) localDirs() []string {

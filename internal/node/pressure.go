@@ -34,6 +34,7 @@ func (a *Agent) watchPressure() error {
 	a.evictions = eviction.New(eviction.Options{
 		Config: config, Node: pressureNode{a}, Clock: a.options.Clock, Changed: a.registration.check,
 		Evicted:    func(s eviction.Signal) { a.metrics.Evicted(string(s)) },
+		EvictedBy:  func(s eviction.Signal, age time.Duration) { a.metrics.EvictedBy(string(s), age) },
 		Containers: eviction.ReclaimFunc(a.reclaimContainers), Images: eviction.ReclaimFunc(a.reclaimImages),
 	})
 	a.registration.reporter.pressure = a.evictions.Conditions

@@ -23,6 +23,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/apimachinery/lease"
 	"k8s.io/klog/v2"
+
+	"github.com/kindred-project/kindred/internal/node/metrics"
+	"github.com/kindred-project/kindred/internal/unserved"
 )
 
 // The beta labels, which upstream still sets as well.
@@ -39,7 +42,8 @@ type registration struct {
 	options  Options
 	reporter *reporter
 	record   func(eventType, reason, message string)
-	changed  chan struct{} // something that the status shows has changed
+	startup  *metrics.Startup // nil in tests that do not need it
+	changed  chan struct{}    // something that the status shows has changed
 
 	mu   sync.Mutex
 	node *v1.Node  // the newest that the API returned
@@ -124,12 +128,15 @@ func (s *registration) setLeaseOwner(lease *coordinationv1.Lease) error {
 
 // tryRegister makes sure that the Node exists and has its labels and annotation.
 func (s *registration) tryRegister(ctx context.Context) error {
+	s.startup.Attempted()
 	nodes := s.options.Client.CoreV1().Nodes()
 	node, err := nodes.Get(ctx, s.options.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		fresh := s.initial()
 		fresh.Status = s.reporter.status(ctx, &fresh.Status, s.options.Clock.Now())
-		node, err = nodes.Create(ctx, fresh, metav1.CreateOptions{})
+		if node, err = nodes.Create(ctx, fresh, metav1.CreateOptions{}); err == nil {
+			s.startup.Registered()
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("get or create node: %w", err)
@@ -169,8 +176,10 @@ func (s *registration) initial() *v1.Node {
 	}
 	maps.Copy(labels, s.options.Labels)
 	node := &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: s.options.Name, Labels: labels, Annotations: map[string]string{managedAttach: "true"}},
-		Spec:       v1.NodeSpec{Taints: s.options.Taints},
+		ObjectMeta: metav1.ObjectMeta{Name: s.options.Name, Labels: labels, Annotations: map[string]string{
+			managedAttach: "true", unserved.LacksAnnotation: s.reporter.lacks(),
+		}},
+		Spec: v1.NodeSpec{Taints: s.options.Taints},
 	}
 	if ranges := s.options.PodCIDRs; len(ranges) > 0 {
 		node.Spec.PodCIDR, node.Spec.PodCIDRs = ranges[0], ranges
@@ -189,6 +198,7 @@ func (s *registration) keepStatus(ctx context.Context, ready func()) {
 			klog.FromContext(ctx).Error(err, "Cannot write the node's status, will retry", "node", s.options.Name)
 		}
 		if isReady {
+			s.startup.Ready()
 			ready()
 			pause = s.options.Config.NodeStatusUpdateFrequency.Duration
 		}
@@ -207,7 +217,7 @@ func (s *registration) sync(ctx context.Context) (ready bool, err error) {
 	if s.options.alone {
 		return s.keep(node, status), nil
 	}
-	if sameStatus(&node.Status, &status) && now.Sub(s.sent) < s.options.Config.NodeStatusReportFrequency.Duration {
+	if sameStatus(&node.Status, &status) && len(wrongLabels(node)) == 0 && now.Sub(s.sent) < s.options.Config.NodeStatusReportFrequency.Duration {
 		return isReady(node), nil
 	}
 	updated, err := s.patch(ctx, node, status)
@@ -218,6 +228,7 @@ func (s *registration) sync(ctx context.Context) (ready bool, err error) {
 		return false, err
 	}
 	s.recordChanges(node.Status.Conditions, status.Conditions)
+	s.recordReboot(node.Status.NodeInfo.BootID, status.NodeInfo.BootID)
 	s.observe(updated)
 	s.sent = now
 	return isReady(updated), nil
@@ -240,8 +251,20 @@ func (s *registration) patch(ctx context.Context, node *v1.Node, status v1.NodeS
 	return s.options.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }
 
-// nodeStatusPatch returns the strategic merge patch to the new status. It replaces addresses as a whole:
-// their merge key is the type, although several may have one type (a known mistake of the API).
+// wrongLabels returns the labels of operating system and architecture with their values, if clients changed them. The agent
+// refuses pods by the real ones.
+func wrongLabels(node *v1.Node) map[string]any {
+	wrong := map[string]any{}
+	for label, want := range map[string]string{v1.LabelOSStable: goruntime.GOOS, v1.LabelArchStable: goruntime.GOARCH} {
+		if node.Labels[label] != want {
+			wrong[label] = want
+		}
+	}
+	return wrong
+}
+
+// nodeStatusPatch returns the strategic merge patch to the new status, which corrects labels as well. It replaces addresses as a
+// whole: their merge key is the type, although several may have one type (a known mistake of the API).
 func nodeStatusPatch(node *v1.Node, status v1.NodeStatus) ([]byte, error) {
 	addresses := status.Addresses
 	status.Addresses = node.Status.Addresses
@@ -258,6 +281,9 @@ func nodeStatusPatch(node *v1.Node, status v1.NodeStatus) ([]byte, error) {
 		if err := unstructured.SetNestedSlice(change, list, "status", "addresses"); err != nil {
 			return nil, fmt.Errorf("set addresses: %w", err)
 		}
+	}
+	if wrong := wrongLabels(node); len(wrong) > 0 {
+		change["metadata"] = map[string]any{"labels": wrong}
 	}
 	return json.Marshal(change)
 }
@@ -276,6 +302,13 @@ func (s *registration) recordChanges(old, now []v1.NodeCondition) {
 		}
 		event := eventFor(c)
 		s.record(v1.EventTypeNormal, event, fmt.Sprintf("Node %s status is now: %s", s.options.Name, event))
+	}
+}
+
+// recordReboot records that the machine was booted since the status was last written.
+func (s *registration) recordReboot(old, now string) {
+	if old != "" && old != now {
+		s.record(v1.EventTypeWarning, "Rebooted", fmt.Sprintf("Node %s has been rebooted, boot id: %s", s.options.Name, now))
 	}
 }
 

@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,7 +106,11 @@ func TestNodeRegisters(t *testing.T) {
 	if c := ready(); c.Reason != "KubeletReady" || c.Message != "kubelet is posting ready status" || !c.LastTransitionTime.Time.Equal(clock.Now()) {
 		t.Errorf("condition %+v", c)
 	}
-	if diff := cmp.Diff(map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}, node.Annotations); diff != "" {
+	annotations := map[string]string{
+		"volumes.kubernetes.io/controller-managed-attach-detach": "true",
+		"kindred.dev/lacks": "apparmor,image-volumes,recursive-read-only-mounts,selinux,user-namespaces",
+	}
+	if diff := cmp.Diff(annotations, node.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	var want []string
@@ -189,6 +194,33 @@ func TestNodeStatusIsWrittenOnlyWhenItMatters(t *testing.T) {
 }
 
 // TestNodeMovesToOtherAddresses: a second agent has other addresses, and several of one type.
+// TestReboot: one event follows a reboot, and none the first start.
+func TestReboot(t *testing.T) {
+	ctx := t.Context()
+	client, clock := fake.NewClientset(), testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
+	for _, boot := range []struct{ id, want string }{
+		{"one", ""}, {"one", ""}, {"two", "Warning Rebooted: Node " + nodeName + " has been rebooted, boot id: two"}, {"two", ""},
+	} {
+		var events []string
+		s := newRegistration(client, &fakeRuntime{network: true}, clock, func(eventType, reason, message string) {
+			if reason == "Rebooted" {
+				events = append(events, eventType+" "+reason+": "+message)
+			}
+		})
+		s.reporter.machine.bootID = boot.id
+		s.register(ctx)
+		for range 2 {
+			clock.Step(time.Hour)
+			if _, err := s.sync(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := strings.Join(events, "\n"); got != boot.want {
+			t.Errorf("boot %s: events %q, want %q", boot.id, got, boot.want)
+		}
+	}
+}
+
 func TestNodeMovesToOtherAddresses(t *testing.T) {
 	ctx := t.Context()
 	client := fake.NewClientset()
@@ -275,5 +307,31 @@ func TestStatusConflict(t *testing.T) {
 		if err := s.Delete(t.Context(), old); (err == nil) != gone {
 			t.Errorf("API has pod %s: delete: %v", uid, err)
 		}
+	}
+}
+
+// TestLabelsAreCorrected: the labels of operating system and architecture that a client changed are written with the next
+// status, and labels of clients stay.
+func TestLabelsAreCorrected(t *testing.T) {
+	ctx, client := t.Context(), fake.NewClientset()
+	s := newRegistration(client, &fakeRuntime{network: true}, testingclock.NewFakeClock(time.Unix(1_800_000_000, 0)), func(string, string, string) {})
+	s.register(ctx)
+	if _, err := s.sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	node := s.current().DeepCopy()
+	right := node.Labels[v1.LabelArchStable]
+	node.Labels[v1.LabelOSStable], node.Labels["theirs"] = "dummyOS", "kept"
+	delete(node.Labels, v1.LabelArchStable)
+	node, err := client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.observe(node)
+	if _, err := s.sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.current().Labels; got[v1.LabelOSStable] != "linux" || got[v1.LabelArchStable] != right || right == "" || got["theirs"] != "kept" {
+		t.Errorf("labels %v", got)
 	}
 }

@@ -102,7 +102,14 @@ func (s routedStatus) of(p *v1.Pod) pod.Status {
 
 // Write implements pod.Status.
 func (s routedStatus) Write(ctx context.Context, p *v1.Pod, status v1.PodStatus) (*v1.Pod, error) {
-	return s.of(p).Write(ctx, p, status)
+	if source.IsStatic(p) {
+		return s.static.Write(ctx, p, status)
+	}
+	written, err := s.api.Write(ctx, p, status)
+	if written != nil {
+		written = fromAPI(written)
+	}
+	return written, err
 }
 
 // Delete implements pod.Status.

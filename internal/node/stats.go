@@ -20,7 +20,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kindred-project/kindred/internal/node/metrics"
-	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 	"github.com/kindred-project/kindred/internal/node/sampler"
 	"github.com/kindred-project/kindred/internal/node/source"
@@ -42,7 +41,7 @@ func (a *Agent) ContainerMetrics() http.Handler {
 }
 
 func (a *Agent) newSampler(m machine) *sampler.Sampler {
-	layout := rootdir.Layout{Root: a.options.RootDir}
+	layout := a.options.layout()
 	return sampler.New(sampler.Options{
 		Node: a.options.Name, RootDir: a.options.RootDir, Memory: m.memory, Clock: a.options.Clock,
 		Pods: a.sampledPods, Cgroups: a.cgroups, FromRuntime: a.view.Stats, Runtime: a.runtime, Images: a.images,
@@ -116,7 +115,8 @@ func (a *Agent) RunningPods(ctx context.Context) ([]*v1.Pod, error) {
 
 // state returns what is the case on the node, for its metrics.
 func (a *Agent) state() metrics.State {
-	s := metrics.State{Containers: map[string]int{}, Now: a.options.Clock.Now()}
+	s := metrics.State{Containers: map[string]int{}, WantedVolumes: map[string]int{}, MountedVolumes: map[string]int{}, Now: a.options.Clock.Now()}
+	s.PendingResizes = map[metrics.PendingResize]int{}
 	if a.options.ServerCertificate != nil {
 		s.ServerCertificate = a.options.ServerCertificate()
 	}
@@ -129,7 +129,11 @@ func (a *Agent) state() metrics.State {
 		s.DesiredPods[static]++
 		if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
 			s.ActivePods[static]++
+			if a.volumes != nil {
+				a.volumes.Count(p, s.WantedVolumes, s.MountedVolumes)
+			}
 		}
+		countResizes(&s, p)
 		s.EphemeralContainers += len(p.Spec.EphemeralContainers)
 		last := a.view.Last(p.UID)
 		if last == nil {
@@ -143,6 +147,10 @@ func (a *Agent) state() metrics.State {
 		}
 	}
 	s.Volumes, s.Logs = a.sampler.Volumes()
+	s.WorkingPods = workingPods(a.pods.Working())
+	s.SharedCPUs, s.ExclusiveCPUs = a.assigned.CPUs()
+	s.Claims = a.records.InUse()
+	s.ProtectedMin, s.ProtectedLow = a.cgroups.Protected()
 	return s
 }
 

@@ -6,8 +6,11 @@ package unserved
 import (
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Reason is the reason of the events.
@@ -19,6 +22,8 @@ type Cluster interface {
 	Nodes() []*corev1.Node
 	// IngressClasses returns all IngressClasses.
 	IngressClasses() []*networkingv1.IngressClass
+	// HasResourceClaim reports whether there is a ResourceClaim.
+	HasResourceClaim(namespace, name string) bool
 }
 
 // Fact is something that the API accepts and nothing acts on.
@@ -44,7 +49,7 @@ type Finding struct {
 // Find returns the Facts that hold for an object. Objects of other kinds than those of the Facts have none.
 func Find(object any, cluster Cluster) []Finding {
 	if spec, path := podSpec(object); spec != nil {
-		return findInPod(spec, path, cluster)
+		return append(findInPod(object.(metav1.Object).GetNamespace(), spec, path, cluster), findInJob(object)...)
 	}
 	switch o := object.(type) {
 	case *corev1.Service:
@@ -53,6 +58,8 @@ func Find(object any, cluster Cluster) []Finding {
 		return findInVolume(o)
 	case *networkingv1.Ingress:
 		return findInIngress(o, cluster)
+	case *certificatesv1.CertificateSigningRequest:
+		return findInSigningRequest(o)
 	}
 	return nil
 }
@@ -88,6 +95,10 @@ func Acted(object any) bool {
 		return len(o.Status.LoadBalancer.Ingress) > 0 || len(o.Status.Conditions) > 0
 	case *networkingv1.Ingress:
 		return len(o.Status.LoadBalancer.Ingress) > 0
+	case *batchv1.Job:
+		return o.Status.StartTime != nil || len(o.Status.Conditions) > 0
+	case *certificatesv1.CertificateSigningRequest:
+		return len(o.Status.Certificate) > 0 || len(o.Status.Conditions) > 0
 	}
 	return false
 }

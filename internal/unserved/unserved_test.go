@@ -6,11 +6,14 @@ package unserved
 import (
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,10 +22,15 @@ import (
 type fakeCluster struct {
 	nodes   []*corev1.Node
 	classes []*networkingv1.IngressClass
+	claims  []string
 }
 
 func (c fakeCluster) Nodes() []*corev1.Node                        { return c.nodes }
 func (c fakeCluster) IngressClasses() []*networkingv1.IngressClass { return c.classes }
+
+func (c fakeCluster) HasResourceClaim(namespace, name string) bool {
+	return slices.Contains(c.claims, namespace+"/"+name)
+}
 
 // node returns a node with a handler that has both features, or neither.
 func node(capable bool) *corev1.Node {
@@ -41,6 +49,37 @@ func TestFind(t *testing.T) {
 		{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		{VolumeSource: corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{}}},
 	}}
+	lacks := func(features string) fakeCluster {
+		return fakeCluster{nodes: []*corev1.Node{{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{LacksAnnotation: features}},
+			Status:     corev1.NodeStatus{Features: &corev1.NodeFeatures{SupplementalGroupsPolicy: new(features == "")}},
+		}}}
+	}
+	const everything = "apparmor,image-volumes,recursive-read-only-mounts,selinux,user-namespaces"
+	windows := lacks("")
+	windows.nodes[0].Labels = map[string]string{corev1.LabelOSStable: "windows"}
+	demanding := &corev1.Pod{Spec: corev1.PodSpec{
+		Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{}}}},
+		SecurityContext: &corev1.PodSecurityContext{
+			SELinuxOptions: &corev1.SELinuxOptions{}, AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault},
+			WindowsOptions: &corev1.WindowsSecurityContextOptions{}, SupplementalGroupsPolicy: new(corev1.SupplementalGroupsPolicyStrict),
+		},
+		InitContainers: []corev1.Container{{SecurityContext: &corev1.SecurityContext{
+			SELinuxOptions: &corev1.SELinuxOptions{}, AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined},
+			WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: new(true)},
+		}}},
+	}}
+	capable := func(add ...corev1.Capability) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: &corev1.SecurityContext{
+			Capabilities: &corev1.Capabilities{Add: add, Drop: []corev1.Capability{"ALL", "NONE"}},
+		}}}}}
+	}
+	devices := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a"}, Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{
+		{Name: "template", ResourceClaimTemplateName: new("t")}, {Name: "shared", ResourceClaimName: new("gpu")},
+	}}}
+	signing := func(signer string) *certificatesv1.CertificateSigningRequest {
+		return &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: signer}}
+	}
 	balancer := func(class string) *corev1.Service {
 		return &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: &class}}
 	}
@@ -65,6 +104,23 @@ func TestFind(t *testing.T) {
 		{"an IngressClass", &networkingv1.Ingress{Spec: networkingv1.IngressSpec{IngressClassName: new("nginx")}}, classes, nil},
 		{"a volume", &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
 			ISCSI: &corev1.ISCSIPersistentVolumeSource{}}}}, old, []string{"spec.iscsi"}},
+		{"a node that lacks everything", demanding, lacks(everything), []string{
+			"spec.volumes[0].image", "spec.securityContext.seLinuxOptions", "spec.securityContext.appArmorProfile",
+			"spec.securityContext.windowsOptions", "spec.securityContext.supplementalGroupsPolicy",
+			"spec.initContainers[0].securityContext.seLinuxOptions"}},
+		{"a node that lacks nothing", demanding, windows, nil},
+		{"an old runtime", deep, lacks(everything), []string{"spec.hostUsers", "spec.containers[0].volumeMounts[0].recursiveReadOnly"}},
+		{"names of capabilities", capable("NET_ADMIN", "net_admin", "CAP_NET_ADMIN", "FLY"), old, []string{
+			"spec.containers[0].securityContext.capabilities.add[2]", "spec.containers[0].securityContext.capabilities.add[3]",
+			"spec.containers[0].securityContext.capabilities.drop[1]"}},
+		{"no such ResourceClaim", devices, fakeCluster{claims: []string{"b/gpu"}}, []string{"spec.resourceClaims[1].resourceClaimName"}},
+		{"a ResourceClaim", devices, fakeCluster{claims: []string{"a/gpu"}}, nil},
+		{"another controller of Jobs", &batchv1.Job{Spec: batchv1.JobSpec{ManagedBy: new("example.com/queue")}}, old, []string{"spec.managedBy"}},
+		{"another controller of a CronJob's Jobs", &batchv1.CronJob{Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{
+			Spec: batchv1.JobSpec{ManagedBy: new("example.com/queue")}}}}, old, []string{"spec.jobTemplate.spec.managedBy"}},
+		{"the controller of Jobs", &batchv1.Job{Spec: batchv1.JobSpec{ManagedBy: new(batchv1.JobControllerName)}}, old, nil},
+		{"another signer", signing("example.com/signer"), old, []string{"spec.signerName"}},
+		{"a signer", signing(certificatesv1.KubeAPIServerClientSignerName), old, nil},
 		{"another kind", &corev1.ConfigMap{}, old, nil},
 	} {
 		var got []string
@@ -123,6 +179,13 @@ func TestActed(t *testing.T) {
 	pending := corev1.PodStatus{Phase: corev1.PodPending}
 	if Acted(&corev1.Pod{Status: pending}) || Acted(&corev1.Service{}) || Acted(&networkingv1.Ingress{}) {
 		t.Error("acted on a new object")
+	}
+	if Acted(&batchv1.Job{}) || !Acted(&batchv1.Job{Status: batchv1.JobStatus{StartTime: &metav1.Time{}}}) {
+		t.Error("a Job is acted on once it has a status")
+	}
+	if Acted(&certificatesv1.CertificateSigningRequest{}) ||
+		!Acted(&certificatesv1.CertificateSigningRequest{Status: certificatesv1.CertificateSigningRequestStatus{Certificate: []byte("c")}}) {
+		t.Error("a CertificateSigningRequest is acted on once it has a certificate")
 	}
 	if !Acted(&corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}, Status: pending}) {
 		t.Error("not acted on a pod that is bound")

@@ -26,6 +26,8 @@ type bench struct {
 	// profiles are the files for the server's profiles, by the name of the profile. A profile with
 	// an empty file name is not written.
 	profiles map[string]string
+	// profileSeconds is the length of the profiles, from the start of the measured time.
+	profileSeconds int
 }
 
 // figure is one line of the table.
@@ -109,6 +111,8 @@ func run() error {
 	allocProfile := flag.String("allocprofile", "", "write the server's profile of what it allocated in the measured time to this file")
 	heapProfile := flag.String("heapprofile", "", "write the server's profile of what it holds in memory at the start of the measured time to this file")
 	cpuProfile := flag.String("cpuprofile", "", "write the server's CPU profile of the measured time to this file; choose one figure with -run")
+	// Idle time at the end does not change a CPU profile.
+	profileSeconds := flag.Int("profileseconds", 5, "the length of the profiles; most figures take about 5 s, and the probes 60 s")
 	measure := flag.String("measure", "", "measure one figure and print its value only, for the figures that this program measures as another process")
 	proxy := flag.String("proxy", "", "route Services with this kubeconfig, as a process of its own, for the figures beside kube-proxy")
 	list := flag.Bool("list", false, "list the figures and exit")
@@ -131,7 +135,7 @@ func run() error {
 		fmt.Printf("%-18s %s\n", latency, "p50 and p99 of single requests, compared with upstream's kube-apiserver")
 		return nil
 	}
-	b := &bench{profiles: map[string]string{"profile": *cpuProfile, "allocs": *allocProfile, "heap": *heapProfile}}
+	b := &bench{profiles: map[string]string{"profile": *cpuProfile, "allocs": *allocProfile, "heap": *heapProfile}, profileSeconds: *profileSeconds}
 	if b.binary, err = filepath.Abs(*binary); err != nil {
 		return err
 	}

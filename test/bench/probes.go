@@ -71,6 +71,11 @@ func (c *cluster) idleCost(ctx context.Context) (share, memory float64, err erro
 	}
 	share = 100 * float64(c.processorTime()-before) / float64(time.Since(began))
 	memory, err = c.rss()
+	if err != nil {
+		return 0, 0, err
+	}
+	anonymous, err := c.memory("RssAnon:")
+	fmt.Printf("  resident %.0f MB, of which %.0f MB are not pages of files\n", memory, anonymous)
 	return share, memory, err
 }
 

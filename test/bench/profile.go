@@ -13,10 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// profileSeconds is the length of a CPU profile from the start of the measurement, about as long as
-// a figure takes. Idle time at the end does not change a CPU profile.
-const profileSeconds = 5
-
 // isProfiled reports whether a profile was requested.
 func (b *bench) isProfiled() bool {
 	for _, file := range b.profiles {
@@ -50,7 +46,7 @@ func (c *cluster) profiled(ctx context.Context, measured func() error) error {
 
 // profile makes the server write a profile of net/http/pprof.
 func (c *cluster) profile(ctx context.Context, name, path string) error {
-	url := fmt.Sprintf("http://%s/debug/pprof/%s?seconds=%d", c.pprof, name, profileSeconds)
+	url := fmt.Sprintf("http://%s/debug/pprof/%s?seconds=%d", c.pprof, name, c.bench.profileSeconds)
 	if name == "heap" {
 		url = fmt.Sprintf("http://%s/debug/pprof/heap?gc=1", c.pprof) // what is held, not what changes in that time
 	}

@@ -226,18 +226,37 @@ func TestSystemctl(t *testing.T) {
 	if !strings.Contains(u.list(), "running") {
 		t.Errorf("a running unit is listed as %q", u.list())
 	}
-	for _, command := range []string{"list-units", "reset-failed", "kill"} {
+	for _, command := range []string{"list-units", "reset-failed", "start"} {
 		if err := actAsSystemctl([]string{command, unitName}); err != nil {
 			t.Errorf("%s: %v", command, err)
 		}
 	}
+	// There is no program that could serve the API meanwhile.
+	if err := actAsSystemctl([]string{"kill", unitName}); err == nil {
+		t.Error("the API is served without a program")
+	}
 	if strings.Contains(u.list(), "running") {
 		t.Errorf("a unit that was killed is listed as %q", u.list())
 	}
-	if err := actAsSystemctl([]string{"restart", unitName}); err == nil {
-		t.Error("a unit without a program was started")
+	for _, command := range []string{"start", "restart"} {
+		if err := actAsSystemctl([]string{command, unitName}); err == nil {
+			t.Errorf("%s: a unit without a program was started", command)
+		}
 	}
 	if err := actAsSystemctl([]string{"unknown"}); err == nil {
 		t.Error("an unknown command succeeded")
+	}
+}
+
+func TestHierarchies(t *testing.T) {
+	mounts := "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu,cpuacct 0 0\n" +
+		"cgroup /sys/fs/cgroup/systemd cgroup rw,name=systemd 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
+	got := hierarchies(mounts, "3:cpu,cpuacct:/a/b\n2:pids:/a\n1:name=systemd:/\n0::/\n")
+	want := []hierarchy{
+		{dir: "/sys/fs/cgroup/cpu", options: "cpu,cpuacct", own: "/sys/fs/cgroup/cpu/a/b"},
+		{dir: "/sys/fs/cgroup/systemd", options: "name=systemd", own: "/sys/fs/cgroup/systemd"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v", got)
 	}
 }

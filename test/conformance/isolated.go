@@ -25,29 +25,36 @@ var isolatedAddress = net.IPNet{IP: net.IPv4(192, 0, 2, 1), Mask: net.CIDRMask(2
 
 func isIsolated() bool { return os.Getenv(isolatedEnv) != "" }
 
-// isolate runs this program again in new network and mount namespaces. The suite of node agents asks an agent at fixed ports
-// and below a fixed directory, which other clusters on the machine may have.
-func isolate(ctx context.Context) error {
+// isolate runs this program again in new network, mount and cgroup namespaces. The suite of node agents asks an agent at fixed
+// ports and below fixed directories, which other clusters on the machine may have.
+func isolate(ctx context.Context) (err error) {
+	leave, err := enterCgroups()
+	if err != nil {
+		return fmt.Errorf("enter cgroups of its own: %w", err)
+	}
+	defer func() { err = errors.Join(err, leave()) }()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), isolatedEnv+"=1")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	// The mounts of a namespace that is unshared are private.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Unshareflags: unix.CLONE_NEWNS}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP, Unshareflags: unix.CLONE_NEWNS}
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("in namespaces of its own: %w", err)
 	}
 	return nil
 }
 
-// furnish gives the namespaces what a machine has: a network with a default route, a directory for the agent's, which must not
-// exist, and mounts that pods can propagate.
+// furnish gives the namespaces what a machine has: a network with a default route, cgroups, a directory for the agent's, which
+// must not exist, and mounts that pods can propagate.
 func furnish() error {
 	if err := furnishNetwork(); err != nil {
 		return fmt.Errorf("set up the network namespace: %w", err)
 	}
 	return errors.Join(
+		mountCgroups(),
 		os.NewSyscallError("mount", unix.Mount("lib", filepath.Dir(kubeletDir), "tmpfs", 0, "mode=0755")),
+		furnishResolver(),
 		os.NewSyscallError("mount", unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")),
 	)
 }

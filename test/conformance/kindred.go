@@ -20,7 +20,7 @@ import (
 // cluster is a cluster for the suite to run against.
 type cluster struct {
 	kubeconfig string
-	// dir, env and flags are those of a suite that needs them; see [suite].
+	// dir is the working directory of a suite that needs one; env and flags are its own; see [suite].
 	dir   string
 	env   []string
 	flags []string

@@ -60,9 +60,11 @@ func realMain() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// A second interrupt ends the process immediately.
-	context.AfterFunc(ctx, stop)
-	if isIsolated() {
+	if !isIsolated() {
+		// A second interrupt ends the process immediately. One in the namespaces gets an interrupt of the terminal twice: from the
+		// kernel, and from the process outside.
+		context.AfterFunc(ctx, stop)
+	} else {
 		if err := furnish(); err != nil {
 			return err
 		}
@@ -217,6 +219,14 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 		return nil, err
 	}
 	defer stopMirror()
+	if cluster.dir != "" {
+		// Ginkgo runs a suite in the directory of its program.
+		program := filepath.Join(cluster.dir, filepath.Base(b.programs.suite))
+		if err := linkProgram(b.programs.suite, program); err != nil {
+			return nil, err
+		}
+		b.programs.suite = program
+	}
 	var runs [][]result
 	for i := range r.repeat {
 		out := r.out
@@ -228,7 +238,7 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 		if r.suite == clusterSuite {
 			flags = clusterFlags(cluster.kubeconfig, b.programs.kubectl, out)
 		}
-		s := suite{programs: b.programs, dir: cluster.dir, env: cluster.env, flags: flags, processes: r.processes, out: out}
+		s := suite{programs: b.programs, env: cluster.env, flags: flags, processes: r.processes, out: out}
 		results, err := s.run(ctx, specs)
 		if err != nil {
 			return nil, err
@@ -239,6 +249,14 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 		}
 	}
 	return worst(runs), nil
+}
+
+func linkProgram(from, to string) error {
+	target, err := filepath.Abs(from)
+	if err != nil {
+		return err
+	}
+	return os.Symlink(target, to)
 }
 
 // system is a system under test.

@@ -25,8 +25,7 @@ import (
 // suite is upstream's suite, ready to run against a cluster.
 type suite struct {
 	programs
-	// dir is its working directory, and env what is added to its environment.
-	dir string
+	// env is added to its environment.
 	env []string
 	// flags follow those that all suites have.
 	flags []string
@@ -47,12 +46,12 @@ func (s suite) run(ctx context.Context, specs []string) ([]result, error) {
 	}
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, s.ginkgo, s.arguments(specs)...)
-	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), s.env...)
+	cmd.Env = append(os.Environ(), s.env...)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(os.Stdout, log), io.MultiWriter(os.Stderr, log)
-	// On an interrupt ginkgo cleans up and writes its results. Its children are in a process group,
-	// so that all can be killed if that takes too long.
+	// On an interrupt, the processes of the specs clean up, and ginkgo writes what they report. It does not pass the interrupt
+	// on to them, so it goes to their process group, which is also killed if that takes too long.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 2 * time.Minute
 	ran := cmd.Run()
 	if cmd.Process != nil {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,9 +29,11 @@ const (
 	sockets   = "CONFORMANCE_UNIT"
 )
 
-// unit is the process of a cluster, which the suite stops and starts as if it were a unit of systemd.
+// unit is the agent of a cluster, which the suite stops and starts as if it were a unit of systemd. The agent is a part of the
+// cluster's process: while the unit is stopped, a process without an agent serves the API.
 type unit struct {
 	kindred servers.Kindred
+	agent   []string // the agent's flags
 	dir     string
 	http    http.Server
 
@@ -39,14 +42,45 @@ type unit struct {
 	server  *servers.Server
 }
 
-// start starts the process. The port of the API stays the same.
+// start starts the agent unless it runs.
 func (u *unit) start(ctx context.Context) error {
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.running {
+	running := u.running
+	u.mu.Unlock()
+	if running {
 		return nil
 	}
-	started, err := u.kindred.Start(ctx, u.dir)
+	return u.restart(ctx)
+}
+
+// restart starts the agent, and ends it first if it runs.
+func (u *unit) restart(ctx context.Context) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	err := u.run(ctx, u.agent)
+	u.running = err == nil
+	return err
+}
+
+// stop ends the agent. Its containers keep running.
+func (u *unit) stop(ctx context.Context) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.running {
+		return nil
+	}
+	u.running = false
+	return u.run(ctx, []string{"--no-node"})
+}
+
+// run replaces the process. The port of the API stays the same.
+func (u *unit) run(ctx context.Context, flags []string) error {
+	if u.server != nil {
+		u.server.Stop()
+	}
+	k := u.kindred
+	k.Args = slices.Concat(k.Args, flags)
+	started, err := k.Start(ctx, u.dir)
 	if err != nil {
 		return err
 	}
@@ -57,18 +91,7 @@ func (u *unit) start(ctx context.Context) error {
 	} else {
 		*u.server = *started
 	}
-	u.running = true
 	return nil
-}
-
-// stop ends the process. Its containers keep running.
-func (u *unit) stop() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.running {
-		u.server.Stop()
-		u.running = false
-	}
 }
 
 // list returns the unit in a line, as systemctl lists units.
@@ -89,20 +112,19 @@ func (u *unit) serve() error {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /list-units", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, u.list()) })
-	mux.HandleFunc("POST /kill", func(http.ResponseWriter, *http.Request) { u.stop() })
-	mux.HandleFunc("POST /stop", func(http.ResponseWriter, *http.Request) { u.stop() })
-	mux.HandleFunc("POST /reset-failed", func(http.ResponseWriter, *http.Request) {})
-	begin := func(w http.ResponseWriter, r *http.Request) {
-		// The request ends with its client, the process does not.
-		if err := u.start(context.WithoutCancel(r.Context())); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-		}
+	// The request ends with its client, the process does not.
+	handle := func(command string, act func(context.Context) error) {
+		mux.HandleFunc("POST /"+command, func(w http.ResponseWriter, r *http.Request) {
+			if err := act(context.WithoutCancel(r.Context())); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+			}
+		})
 	}
-	mux.HandleFunc("POST /start", begin)
-	mux.HandleFunc("POST /restart", func(w http.ResponseWriter, r *http.Request) {
-		u.stop()
-		begin(w, r)
-	})
+	handle("reset-failed", func(context.Context) error { return nil })
+	handle("kill", u.stop)
+	handle("stop", u.stop)
+	handle("start", u.start)
+	handle("restart", u.restart)
 	u.http.Handler = mux
 	go func() { _ = u.http.Serve(listener) }()
 

@@ -88,6 +88,35 @@ func TestDocumentsNameCode(t *testing.T) {
 	}
 }
 
+var testName = regexp.MustCompile(`^Test[A-Z]\w*$`)
+
+// TestDocumentsNameTests: the tests that a document names exist.
+func TestDocumentsNameTests(t *testing.T) {
+	tests := map[string]bool{}
+	for _, f := range source(t) {
+		for _, d := range f.syntax.Decls {
+			if function, ok := d.(*ast.FuncDecl); ok && function.Recv == nil && f.isTest() {
+				tests[function.Name.Name] = true
+			}
+		}
+	}
+	checked := 0
+	for document, names := range namesIn(t) {
+		for _, name := range names {
+			if !testName.MatchString(name) {
+				continue
+			}
+			checked++
+			if !tests[name] {
+				t.Errorf("%s names %s, which does not exist", document, name)
+			}
+		}
+	}
+	if checked < 80 {
+		t.Errorf("only %d names were checked", checked)
+	}
+}
+
 // namesIn returns what each document writes as code, in line.
 func namesIn(t *testing.T) map[string][]string {
 	t.Helper()

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 const interrupt = syscall.SIGINT
@@ -244,6 +246,12 @@ func TestSideBySide(t *testing.T) {
 			return fmt.Errorf("an answer of %q, %s", r.out, r.err)
 		})
 	}
+	removed, kept := first.pods("app=web"), second.pods("app=web")
+	for _, pod := range slices.Concat(removed, kept) {
+		if found := logsOf(t, pod); len(found) != 2 {
+			t.Errorf("log shippers find %q of pod %s, not its directory and a link", found, pod.Name)
+		}
+	}
 	survivors := second.lives("app=web")
 	marks := one.marks(t)
 	if before := footprintOf(t, marks); len(before.processes) == 0 || len(before.mounts) == 0 || len(before.links) == 0 || len(before.cgroups) == 0 {
@@ -268,11 +276,41 @@ func TestSideBySide(t *testing.T) {
 		t.Errorf("a second reset: exit status %d: %s%s", r.code, r.out, r.err)
 	}
 	second.stayed(survivors, "app=web")
+	for _, pod := range removed {
+		if left := logsOf(t, pod); len(left) > 0 {
+			t.Errorf("reset left logs: %q", left)
+		}
+	}
+	for _, pod := range kept {
+		if found := logsOf(t, pod); len(found) != 2 {
+			t.Errorf("the other cluster suffered: log shippers find %q of pod %s", found, pod.Name)
+		}
+	}
 	for _, pod := range second.pods("app=web") {
 		if err := reachable(pod.Status.PodIP); err != nil {
 			t.Errorf("the other cluster suffered: %v", err)
 		}
 	}
+}
+
+// logsOf returns what log shippers find of a pod: the directory of its logs, and links to them.
+func logsOf(t *testing.T, pod v1.Pod) []string {
+	t.Helper()
+	dir := "/var/log/pods/" + pod.Namespace + "_" + pod.Name + "_" + string(pod.UID)
+	found, err := filepath.Glob(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	links, err := filepath.Glob("/var/log/containers/" + pod.Name + "_" + pod.Namespace + "_*.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, dir+"/") {
+			found = append(found, link)
+		}
+	}
+	return found
 }
 
 // firewall returns the firewall rules that contain a cluster's marks.

@@ -236,3 +236,34 @@ spec:
 	s.contains(s.kubectl("exec", "in-crun", "--", "grep", "NoNewPrivs", "/proc/1/status"), "1")
 	s.kubectl("delete", "pod/in-crun", "runtimeclass/"+s.namespace)
 }
+
+// TestOverhead: the overhead of a RuntimeClass counts for the scheduler, and in the limits of the pod's cgroup.
+func TestOverhead(t *testing.T) {
+	s := withNode(t)
+	s.apply(`
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: ` + s.namespace + `}
+handler: runc
+overhead: {podFixed: {cpu: 100m, memory: 16Mi}}
+---
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: ` + s.namespace + `-huge}
+handler: runc
+overhead: {podFixed: {cpu: 10k}}
+`)
+	t.Cleanup(func() { s.try("delete", "runtimeclass", s.namespace, s.namespace+"-huge") })
+	s.apply(sizedPod("small", "100m", "200m", "16Mi", "32Mi", "") + "  runtimeClassName: " + s.namespace)
+	s.apply(sizedPod("huge", "100m", "", "", "", "") + "  runtimeClassName: " + s.namespace + "-huge")
+	s.ready("small")
+	s.prints("20000\n", "exec", "small", "--", "sh", "-c", cpuQuota)
+	s.prints("33554432\n", "exec", "small", "--", "sh", "-c", memoryLimit)
+	s.podMemoryLimit("small", "50331648")
+	for line := range strings.Lines(s.kubectl("describe", "nodes")) {
+		if fields := strings.Fields(line); len(fields) > 2 && fields[0] == s.namespace && fields[1] == "small" && fields[2] != "200m" {
+			t.Errorf("100m of the container and 100m of the class are %s", line)
+		}
+	}
+	s.hasEvent("huge", "FailedScheduling", "1 Insufficient cpu.")
+}

@@ -135,6 +135,48 @@ spec:
 	}
 }
 
+// TestResizeOfPodResources resizes the resources of a pod whose containers have none of their own (KEP-5419).
+func TestResizeOfPodResources(t *testing.T) {
+	s := withNode(t)
+	// Each container uses 24 MiB. They share /dev/shm.
+	container := func(name string) string {
+		return `
+  - name: ` + name + `
+    image: "` + image + `"
+    command: [sh, -c, "dd if=/dev/zero of=/dev/shm/` + name + ` bs=1M count=24; touch /tmp/done; trap exit TERM; sleep 3600 & wait"]
+    readinessProbe: {exec: {command: [cat, /tmp/done]}, periodSeconds: 1}`
+	}
+	s.apply(`
+apiVersion: v1
+kind: Pod
+metadata: {name: shared}
+spec:
+  resources: {requests: {memory: 64Mi}, limits: {memory: 96Mi}}
+  containers:` + container("a") + container("b"))
+	s.ready("shared")
+	resize := func(memory string) {
+		t.Helper()
+		s.kubectl("patch", "pod", "shared", "--subresource", "resize", "-p", `{"spec": {"resources": {"limits": {"memory": "`+memory+`"}, "requests": {"memory": "32Mi"}}}}`)
+	}
+	s.podMemoryLimit("shared", "100663296")
+	resize("32Mi") // more than either container uses, and less than both
+	s.eventually("the resize fails", func() error {
+		return s.resizeIs("shared", corev1.PodResizeInProgress, corev1.PodReasonError, "cannot decrease memory limits: attempting to set pod memory limit (33554432) below current usage (")
+	})
+	s.podMemoryLimit("shared", "100663296")
+	resize("128Mi")
+	s.eventually("the resize succeeds", func() error {
+		if got := s.pod("shared").Status; got.Resources == nil || got.Resources.Limits.Memory().String() != "128Mi" || got.AllocatedResources.Memory().String() != "32Mi" {
+			return fmt.Errorf("%+v", got.Resources)
+		}
+		return nil
+	})
+	s.podMemoryLimit("shared", "134217728")
+	if restarts := s.jsonpath("{.status.containerStatuses[*].restartCount}", "pod", "shared"); restarts != "0 0" {
+		t.Errorf("restarts %s", restarts)
+	}
+}
+
 // sizedPod returns a pod with the given requests and limits; empty ones are left out.
 func sizedPod(name, cpu, cpuLimit, memory, memoryLimit, more string) string {
 	return `
@@ -214,6 +256,12 @@ func (s *session) limits(pod, quota, memory string) {
 	s.Helper()
 	s.prints(quota+"\n", "exec", pod, "--", "sh", "-c", cpuQuota)
 	s.prints(memory+"\n", "exec", pod, "--", "sh", "-c", memoryLimit)
+	s.podMemoryLimit(pod, memory)
+}
+
+// podMemoryLimit checks the memory limit of a pod's cgroup.
+func (s *session) podMemoryLimit(pod, memory string) {
+	s.Helper()
 	found := 0
 	for _, pattern := range []string{"memory/kindred-*/pods/burstable/pod%s/memory.limit_in_bytes", "kindred-*/pods/burstable/pod%s/memory.max"} {
 		files, err := filepath.Glob(filepath.Join("/sys/fs/cgroup", fmt.Sprintf(pattern, s.pod(pod).UID)))

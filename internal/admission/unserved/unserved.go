@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	networkinglisters "k8s.io/client-go/listers/networking/v1"
+	resourcelisters "k8s.io/client-go/listers/resource/v1"
 
 	"github.com/kindred-project/kindred/internal/unserved"
 )
@@ -42,9 +44,10 @@ func New() *Plugin { return &Plugin{Handler: admission.NewHandler(admission.Crea
 // SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
 func (p *Plugin) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
 	nodes, classes := f.Core().V1().Nodes(), f.Networking().V1().IngressClasses()
-	p.cluster = cluster{nodes: nodes.Lister(), classes: classes.Lister()}
-	synced := []func() bool{nodes.Informer().HasSynced, classes.Informer().HasSynced}
-	p.cluster.synced = func() bool { return synced[0]() && synced[1]() }
+	claims := f.Resource().V1().ResourceClaims()
+	p.cluster = cluster{nodes: nodes.Lister(), classes: classes.Lister(), claims: claims.Lister()}
+	synced := []func() bool{nodes.Informer().HasSynced, classes.Informer().HasSynced, claims.Informer().HasSynced}
+	p.cluster.synced = func() bool { return synced[0]() && synced[1]() && synced[2]() }
 }
 
 // ValidateInitialization implements admission.InitializationValidator.
@@ -78,6 +81,7 @@ func orNil(o runtime.Object) any {
 type cluster struct {
 	nodes   corelisters.NodeLister
 	classes networkinglisters.IngressClassLister
+	claims  resourcelisters.ResourceClaimLister
 	synced  func() bool
 }
 
@@ -89,4 +93,9 @@ func (c cluster) Nodes() []*corev1.Node {
 func (c cluster) IngressClasses() []*networkingv1.IngressClass {
 	classes, _ := c.classes.List(labels.Everything())
 	return classes
+}
+
+func (c cluster) HasResourceClaim(namespace, name string) bool {
+	_, err := c.claims.ResourceClaims(namespace).Get(name)
+	return !apierrors.IsNotFound(err)
 }

@@ -11,8 +11,11 @@ import (
 	"hash/fnv"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/reference"
@@ -42,15 +45,17 @@ const (
 // Add registers one controller for each kind that has facts.
 func Add(env control.Env) error {
 	for _, kind := range []struct {
-		name string
-		new  func() client.Object
+		name, kind string
+		new        func() client.Object
 	}{
-		{"pods", func() client.Object { return &corev1.Pod{} }},
-		{"services", func() client.Object { return &corev1.Service{} }},
-		{"volumes", func() client.Object { return &corev1.PersistentVolume{} }},
-		{"ingresses", func() client.Object { return &networkingv1.Ingress{} }},
+		{"pods", "Pod", func() client.Object { return &corev1.Pod{} }},
+		{"jobs", "Job", func() client.Object { return &batchv1.Job{} }},
+		{"services", "Service", func() client.Object { return &corev1.Service{} }},
+		{"volumes", "PersistentVolume", func() client.Object { return &corev1.PersistentVolume{} }},
+		{"ingresses", "Ingress", func() client.Object { return &networkingv1.Ingress{} }},
+		{"signingrequests", "CertificateSigningRequest", func() client.Object { return &certificatesv1.CertificateSigningRequest{} }},
 	} {
-		r := &reconciler{client: env.Client, clock: env.Clock, new: kind.new}
+		r := &reconciler{client: env.Client, clock: env.Clock, kind: kind.kind, new: kind.new}
 		matches := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(r.find(context.Background(), o)) > 0 })
 		if err := ctrl.NewControllerManagedBy(env.Manager).Named(Name+"-"+kind.name).WithOptions(env.Options(workers)).
 			For(kind.new(), builder.WithPredicates(matches)).Complete(r); err != nil {
@@ -63,16 +68,17 @@ func Add(env control.Env) error {
 type reconciler struct {
 	client client.Client
 	clock  clock.PassiveClock
+	kind   string
 	new    func() client.Object
 }
 
-// find returns the facts that this controller records.
+// find returns the facts that this controller records. Those of a template are recorded on its pods.
 func (r *reconciler) find(ctx context.Context, o client.Object) (found []unserved.Finding) {
 	if o.GetDeletionTimestamp() != nil || r.clock.Since(o.GetCreationTimestamp().Time) >= memory {
 		return nil
 	}
 	for _, f := range unserved.Find(o, cluster{ctx, r.client}) {
-		if f.EventBy == "" {
+		if f.EventBy == "" && f.Kind == r.kind {
 			found = append(found, f)
 		}
 	}
@@ -155,6 +161,11 @@ func (c cluster) IngressClasses() []*networkingv1.IngressClass {
 		return nil
 	}
 	return pointers(list.Items)
+}
+
+func (c cluster) HasResourceClaim(namespace, name string) bool {
+	err := c.client.Get(c.ctx, client.ObjectKey{Namespace: namespace, Name: name}, &resourcev1.ResourceClaim{})
+	return !apierrors.IsNotFound(err)
 }
 
 func pointers[T any](items []T) []*T {

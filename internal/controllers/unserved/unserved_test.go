@@ -43,7 +43,7 @@ func TestRecordedOnce(t *testing.T) {
 	reconcile := func(name string) ctrl.Result {
 		t.Helper()
 		// Each Reconcile is that of a new process: nothing is remembered.
-		r := &reconciler{client: api, clock: clock, new: func() client.Object { return &corev1.Pod{} }}
+		r := &reconciler{client: api, clock: clock, kind: "Pod", new: func() client.Object { return &corev1.Pod{} }}
 		result, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: name}})
 		if err != nil {
 			t.Fatal(err)

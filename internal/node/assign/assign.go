@@ -32,7 +32,12 @@ func (m *Manager) Assign(ctx context.Context, p *v1.Pod) *pod.Refusal {
 		return nil
 	}
 	round := &round{Manager: m, pod: p, record: &record{}, others: m.store.all()}
-	if err := round.run(ctx); err != nil {
+	begin := m.options.Clock.Now()
+	err := round.run(ctx)
+	if m.options.Observer != nil {
+		m.options.Observer.PodAligned(m.options.Clock.Since(begin), err)
+	}
+	if err != nil {
 		return refusal(err)
 	}
 	if len(round.record.Containers) == 0 {
@@ -211,6 +216,9 @@ func (r *round) allocate(ctx context.Context, w wanted, hint topology.Hint, ends
 	}
 	if w.cpus > 0 {
 		set, err := r.cpus.Allocate(w.cpus, r.usedCPUs(), r.record.reusableCPUs(), hint.Nodes)
+		if r.options.Observer != nil {
+			r.options.Observer.CPUsPinned(err)
+		}
 		if err != nil {
 			return got, err
 		}
@@ -218,7 +226,11 @@ func (r *round) allocate(ctx context.Context, w wanted, hint topology.Hint, ends
 	}
 	if len(w.memory) > 0 {
 		var err error
-		if got.Memory, err = r.memory.Allocate(r.memoryRequest(w, ends), hint); err != nil {
+		got.Memory, err = r.memory.Allocate(r.memoryRequest(w, ends), hint)
+		if r.options.Observer != nil {
+			r.options.Observer.MemoryPinned(err)
+		}
+		if err != nil {
 			return got, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -40,6 +41,15 @@ type Options struct {
 	Clock    clock.WithTicker
 	// Wake has the pod's worker decide again: the health of its devices has changed.
 	Wake func(types.UID)
+	// Observer counts assignments, if set.
+	Observer Observer
+}
+
+// Observer counts assignments. Each error is why a container, or a pod, does not get what it asks for.
+type Observer interface {
+	CPUsPinned(err error)
+	MemoryPinned(err error)
+	PodAligned(took time.Duration, err error)
 }
 
 // Manager assigns CPUs, memory and devices. All methods are safe for concurrent use.
@@ -152,6 +162,18 @@ func (m *Manager) DevicesChanged(resource string, ids []string) {
 			m.options.Wake(uid)
 		}
 	}
+}
+
+// CPUs returns how many CPUs containers share, and how many they have of their own; 0 without the policy static.
+func (m *Manager) CPUs() (shared, exclusive int) {
+	if m.cpus == nil {
+		return 0, 0
+	}
+	used := cpuset.New()
+	for _, r := range m.store.all() {
+		used = used.Union(r.cpus())
+	}
+	return m.cpus.Shared(used).Size(), used.Size()
 }
 
 // CheckResize returns why a pod can never be resized in place, or nil: what it is assigned does not change while it runs.

@@ -57,6 +57,8 @@ type hierarchy interface {
 	// sample returns what the processes of the cgroup and of its children use, and allLimits what they may use.
 	sample(path string) (Sample, error)
 	allLimits(path string) Limits
+	// io returns the use of block devices, without their names.
+	io(path string) []DeviceIO
 	// child returns the cgroup of a container in that of its pod.
 	child(path, id string) (string, error)
 	// memoryDir and pids return the directory of the controller memory, and pids.
@@ -73,14 +75,24 @@ type Manager struct {
 	// Unlimited reports whether the CPU limit of a pod is not enforced, because it has CPUs of its own. If it is nil, all
 	// are enforced. It is set before the first pod.
 	Unlimited func(uid types.UID) bool
+	// Active returns the node's pods that have not ended; nil if there are none. It is set before the first pod.
+	Active func() []*v1.Pod
 	// PodPIDs limits the processes and threads of each pod; 0 or less is no limit. It is set before the first pod.
 	PodPIDs int64
+	// Observe is called, if set, when an operation begins on the cgroup of a pod ("create", "update" or "destroy"), and what it
+	// returns when the operation ends. It is set before the first pod.
+	Observe func(operation string) (done func())
 
-	parent string
-	tree   hierarchy
+	// PageSizes are the sizes of huge pages, in bytes, whose use is limited. They are set before the first pod.
+	PageSizes []int64
 
-	mu       sync.Mutex
-	requests map[types.UID]int64 // CPU of burstable pods, in millicores
+	parent    string
+	tree      hierarchy
+	memoryQoS criconfig.MemoryQoS
+
+	mu        sync.Mutex
+	shared    bool // the levels have what is requested
+	requested classRequests
 }
 
 // New returns the manager of the cgroups below parent, an absolute cgroup path ("/kindred-0123"), of
@@ -97,7 +109,7 @@ func New(parent string, driver Driver) (*Manager, error) {
 }
 
 func newIn(root, parent string) *Manager {
-	m := &Manager{parent: parent, requests: map[types.UID]int64{}}
+	m := &Manager{parent: parent}
 	for _, tree := range []hierarchy{detectV2(root), detectV1(root)} {
 		if tree == nil {
 			continue
@@ -130,7 +142,7 @@ func newSystemd(parent string) (*Manager, error) {
 	if err := tree.create(slice, nil); err != nil {
 		return nil, fmt.Errorf("create the slice of pods by systemd: %w", err)
 	}
-	return &Manager{parent: slice, tree: tree, requests: map[types.UID]int64{}}, nil
+	return &Manager{parent: slice, tree: tree}, nil
 }
 
 // IsV2 reports whether the machine has only the unified hierarchy.
@@ -153,6 +165,7 @@ func (m *Manager) Grow(p *v1.Pod) (string, error) {
 		if memory < 0 || memory > limits.MemoryLimitInBytes {
 			limits.MemoryLimitInBytes = 0
 		}
+		limits.Unified = nil // memory.high is a limit, too
 		return limits
 	})
 }
@@ -164,7 +177,8 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 	}
 	class := qos.GetPodQOS(p)
 	path := m.path(class, p.UID)
-	limits := limitsOf(p, class)
+	defer m.observe(m.operation(path))()
+	limits := m.limitsOf(p, class)
 	if m.Unlimited != nil && m.Unlimited(p.UID) {
 		limits.CpuQuota = 0
 	}
@@ -176,17 +190,7 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 			return "", fmt.Errorf("failed to ensure that the pod: %s cgroups exist and are correctly applied: %w", p.UID, err)
 		}
 	}
-	return path, m.Count(p)
-}
-
-// Count counts the CPU request of a pod that has, or will get, a cgroup until Remove removes it. The cgroup may be from an
-// earlier agent.
-func (m *Manager) Count(p *v1.Pod) error {
-	if m.tree == nil || qos.GetPodQOS(p) != v1.PodQOSBurstable {
-		return nil
-	}
-	request := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
-	return m.shareBurstable(p.UID, request.Cpu().MilliValue())
+	return path, m.share(p.UID, p)
 }
 
 // Remove implements pod.Cgroups.
@@ -194,12 +198,27 @@ func (m *Manager) Remove(uid types.UID) error {
 	if m.tree == nil {
 		return nil
 	}
+	defer m.observe("destroy")()
 	var errs []error
 	for _, class := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {
 		errs = append(errs, m.tree.remove(m.path(class, uid)))
 	}
-	errs = append(errs, m.shareBurstable(uid, 0))
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.share(uid))...)
+}
+
+func (m *Manager) observe(operation string) (done func()) {
+	if m.Observe == nil {
+		return func() {}
+	}
+	return m.Observe(operation)
+}
+
+// operation returns the name of what Ensure does.
+func (m *Manager) operation(path string) string {
+	if _, err := os.Stat(m.tree.memoryDir(path)); err != nil {
+		return "create"
+	}
+	return "update"
 }
 
 func (m *Manager) path(class v1.PodQOSClass, uid types.UID) string {
@@ -216,27 +235,16 @@ func (m *Manager) level(class v1.PodQOSClass) string {
 	return m.parent
 }
 
-// shareBurstable records a pod's CPU request and gives the burstable level the CPU shares of the sum
-// of all requests.
-func (m *Manager) shareBurstable(uid types.UID, request int64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.requests[uid] == request {
-		return nil
-	}
-	delete(m.requests, uid)
-	if request > 0 {
-		m.requests[uid] = request
-	}
-	sum := int64(0)
-	for _, r := range m.requests {
-		sum += r
-	}
-	return m.tree.create(m.level(v1.PodQOSBurstable), &runtimeapi.LinuxContainerResources{CpuShares: criconfig.CPUShares(sum)})
+// limitsOf returns the limits of a pod's cgroup.
+func (m *Manager) limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResources {
+	limits := limitsOf(p, class)
+	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+	limits.HugepageLimits, limits.Unified = criconfig.PodHugepageLimits(requests, m.PageSizes), m.memoryQoS.Pod(p)
+	return limits
 }
 
-// limitsOf returns the limits of a pod's cgroup. A resource is limited only if the pod or every one
-// of its containers limits it.
+// limitsOf returns the limits of CPU and memory of a pod's cgroup. A resource is limited only if the pod or every one of its
+// containers limits it.
 func limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResources {
 	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
@@ -288,8 +296,8 @@ func parseLimit(text string, err error) int64 {
 }
 
 func read(dir, file string) (string, error) {
-	data, err := os.ReadFile(filepath.Join(dir, file))
-	return strings.TrimSpace(string(data)), err
+	text, err := readFile(filepath.Join(dir, file))
+	return strings.TrimSpace(text), err
 }
 
 func write(dir, file, value string) error {
@@ -297,4 +305,12 @@ func write(dir, file, value string) error {
 		return fmt.Errorf("set cgroup limit: %w", err)
 	}
 	return nil
+}
+
+// writeIfPresent writes a file that only some kernels and controllers have.
+func writeIfPresent(dir, file, value string) error {
+	if _, err := os.Stat(filepath.Join(dir, file)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return write(dir, file, value)
 }

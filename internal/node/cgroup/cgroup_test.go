@@ -6,6 +6,7 @@ package cgroup
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,6 +64,8 @@ func TestVersion1(t *testing.T) {
 		}
 	}
 	m := newIn(root, "/k")
+	var active []*v1.Pod
+	m.Active = func() []*v1.Pod { return slices.Clone(active) }
 	for _, test := range []struct {
 		pod  *v1.Pod
 		want string
@@ -76,6 +79,7 @@ func TestVersion1(t *testing.T) {
 		if err != nil || got != test.want {
 			t.Errorf("pod %s is in %q, %v, want %q", test.pod.UID, got, err, test.want)
 		}
+		active = append(active, test.pod)
 	}
 	want := map[string]string{
 		"cpu/k/podg/cpu.shares":                          "512",
@@ -86,6 +90,7 @@ func TestVersion1(t *testing.T) {
 		"cpu/k/burstable/podb1/cpu.shares":               "256",
 		"cpu/k/burstable/podb2/cpu.shares":               "768",
 		"memory/k/burstable/podb2/memory.limit_in_bytes": "33554432",
+		"cpu/k/besteffort/cpu.shares":                    "2",
 		"cpu/k/besteffort/pode/cpu.shares":               "2",
 	}
 	if diff := cmp.Diff(want, files(t, root)); diff != "" {
@@ -110,7 +115,7 @@ func TestVersion2(t *testing.T) {
 	if got, err := m.Ensure(podWith("g", list("500m", "64Mi"), list("500m", "64Mi"))); err != nil || got != "/k/podg" {
 		t.Errorf("the pod is in %q, %v", got, err)
 	}
-	want := map[string]string{"k/podg/cpu.weight": "20", "k/podg/cpu.max": "50000 100000", "k/podg/memory.max": "67108864"}
+	want := map[string]string{"k/burstable/cpu.weight": "1", "k/besteffort/cpu.weight": "1", "k/podg/cpu.weight": "20", "k/podg/cpu.max": "50000 100000", "k/podg/memory.max": "67108864"}
 	if diff := cmp.Diff(want, files(t, root)); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
@@ -120,6 +125,39 @@ func TestVersion2(t *testing.T) {
 	want["k/podg/cpu.weight"], want["k/podg/memory.max"] = "10", "134217728"
 	if diff := cmp.Diff(want, files(t, root)); diff != "" {
 		t.Errorf("limits after Grow (-want +got):\n%s", diff)
+	}
+}
+
+// TestObserve: each operation on the cgroup of a pod is reported, and ends.
+func TestObserve(t *testing.T) {
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "cgroup.controllers"), []byte("cpu memory"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("cpu memory"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := &Manager{parent: "/", tree: detectV2(root)}
+	var begun, done []string
+	m.Observe = func(operation string) func() {
+		begun = append(begun, operation)
+		return func() { done = append(done, operation) }
+	}
+	p := podWith("g", list("500m", "64Mi"), list("500m", "64Mi"))
+	for range 2 {
+		if _, err := m.Ensure(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(root, "podg")); err != nil { // the kernel removes the files of a cgroup
+		t.Fatal(err)
+	}
+	if err := m.Remove(p.UID); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"create", "update", "destroy"}
+	if !slices.Equal(begun, want) || !slices.Equal(done, want) {
+		t.Errorf("begun %v, done %v, want %v", begun, done, want)
 	}
 }
 

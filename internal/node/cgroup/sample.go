@@ -45,6 +45,9 @@ type Limits struct {
 	Memory, Swap int64
 	// MemoryFailures counts the times that the memory limit was reached.
 	MemoryFailures uint64
+	// OOMKills counts the processes that the kernel killed because of the memory limit. With cgroup v1, those of children do not
+	// count.
+	OOMKills uint64
 	// Periods are those of CPUPeriod in which processes ran, and ThrottledPeriods those in which they had to wait.
 	Periods, ThrottledPeriods uint64
 	ThrottledTime             time.Duration
@@ -170,12 +173,12 @@ func childIn(dir, path, id string) (string, error) {
 
 // all reads all fields of a file with lines of a name and a number.
 func all(dir, name string) (map[string]uint64, error) {
-	data, err := os.ReadFile(filepath.Join(dir, name))
+	text, err := readFile(filepath.Join(dir, name))
 	if err != nil {
 		return nil, err
 	}
 	found := make(map[string]uint64, 64)
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(text) {
 		field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		if n, err := strconv.ParseUint(value, 10, 64); err == nil {
 			found[field] = n

@@ -46,9 +46,10 @@ func (t version1) sample(path string) (Sample, error) {
 func (t version1) allLimits(path string) Limits {
 	cpu, memory, pids := filepath.Join(t.cpu, path), t.memoryDir(path), t.pids(path)
 	throttled, _ := all(cpu, "cpu.stat") // no statistics are zeros
+	oom, _ := all(memory, "memory.oom_control")
 	l := Limits{
 		CPUQuota: limitOf(cpu, "cpu.cfs_quota_us"), CPUPeriod: int64(orZero(cpu, "cpu.cfs_period_us")), CPUShares: int64(orZero(cpu, "cpu.shares")),
-		Memory: limitOf(memory, "memory.limit_in_bytes"), Swap: -1, MemoryFailures: orZero(memory, "memory.failcnt"),
+		Memory: limitOf(memory, "memory.limit_in_bytes"), Swap: -1, MemoryFailures: orZero(memory, "memory.failcnt"), OOMKills: oom["oom_kill"],
 		Periods: throttled["nr_periods"], ThrottledPeriods: throttled["nr_throttled"], ThrottledTime: time.Duration(throttled["throttled_time"]),
 		User:      time.Duration(orZero(t.controller("cpuacct", path), "cpuacct.usage_user")),
 		System:    time.Duration(orZero(t.controller("cpuacct", path), "cpuacct.usage_sys")),

@@ -53,7 +53,7 @@ func (t version2) allLimits(path string) Limits {
 	events, _ := all(dir, "memory.events")
 	l := Limits{
 		CPUQuota: -1, CPUPeriod: 100000, CPUShares: shares(orZero(dir, "cpu.weight")),
-		Memory: limitOf(dir, "memory.max"), Swap: limitOf(dir, "memory.swap.max"), MemoryFailures: events["max"],
+		Memory: limitOf(dir, "memory.max"), Swap: limitOf(dir, "memory.swap.max"), MemoryFailures: events["max"], OOMKills: events["oom_kill"],
 		Periods: cpu["nr_periods"], ThrottledPeriods: cpu["nr_throttled"], ThrottledTime: microseconds(cpu["throttled_usec"]),
 		User: microseconds(cpu["user_usec"]), System: microseconds(cpu["system_usec"]),
 		Processes: -1, MaxProcesses: limitOf(dir, "pids.max"),

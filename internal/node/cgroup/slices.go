@@ -88,6 +88,12 @@ func (s sliceUnits) resources(limits *runtimeapi.LinuxContainerResources) *cgrou
 		r.CpuQuota, r.CpuPeriod = limits.CpuQuota, uint64(limits.CpuPeriod)
 	}
 	r.Memory = max(limits.MemoryLimitInBytes, 0)
+	if s.version() == 2 {
+		r.Unified = limits.Unified
+	}
+	for _, pages := range limits.HugepageLimits {
+		r.HugetlbLimit = append(r.HugetlbLimit, &cgroups.HugepageLimit{Pagesize: pages.PageSize, Limit: pages.Limit})
+	}
 	if limits.CpuShares <= 0 {
 		return r
 	}

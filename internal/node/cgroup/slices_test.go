@@ -14,7 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/systemd"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 )
 
 // fakeSystemd creates the directories of slices, and records what is set.
@@ -63,7 +66,7 @@ func managerOfSlices(t *testing.T, tree func(root string) hierarchy) (*Manager, 
 	t.Helper()
 	fake := &fakeSystemd{root: t.TempDir(), set: map[string][]cgroups.Resources{}}
 	units := sliceUnits{tree(fake.root), fake.unit}
-	m := &Manager{parent: units.join(units.join("/", "kindred-0a"), "pods"), tree: units, requests: map[types.UID]int64{}, PodPIDs: 64}
+	m := &Manager{parent: units.join(units.join("/", "kindred-0a"), "pods"), tree: units, PodPIDs: 64}
 	if err := units.create(m.parent, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +78,8 @@ func unified(root string) hierarchy { return version2{root: root} }
 // TestSlices: names are those of the kubelet, and limits are set on units, in the units of the cgroup version.
 func TestSlices(t *testing.T) {
 	m, fake := managerOfSlices(t, unified)
+	burstable := podWith("4f-b", list("250m", ""), nil)
+	m.Active = func() []*v1.Pod { return []*v1.Pod{burstable} }
 	const parent = "/kindred_0a.slice/kindred_0a-pods.slice"
 	for uid, want := range map[string]string{
 		"4f-g": parent + "/kindred_0a-pods-pod4f_g.slice",
@@ -86,7 +91,7 @@ func TestSlices(t *testing.T) {
 		case "4f-g":
 			pod = podWith(uid, list("500m", "64Mi"), list("500m", "64Mi"))
 		case "4f-b":
-			pod = podWith(uid, list("250m", ""), nil)
+			pod = burstable
 		}
 		if got, err := m.Ensure(pod); got != want || err != nil {
 			t.Errorf("pod %s is in %q, %v, want %q", uid, got, err, want)
@@ -98,6 +103,7 @@ func TestSlices(t *testing.T) {
 			{CpuWeight: 20, CpuQuota: 50000, CpuPeriod: 100000, Memory: 64 << 20}, {PidsLimit: &pids},
 		},
 		"kindred_0a-pods-burstable.slice":          {{CpuWeight: 10}},
+		"kindred_0a-pods-besteffort.slice":         {{CpuWeight: 1}},
 		"kindred_0a-pods-burstable-pod4f_b.slice":  {{CpuWeight: 10}, {PidsLimit: &pids}},
 		"kindred_0a-pods-besteffort-pod4f_e.slice": {{CpuWeight: 1}, {PidsLimit: &pids}},
 	}
@@ -169,5 +175,30 @@ func TestSystemdIsNeeded(t *testing.T) {
 	}
 	if _, err := New("/k", Systemd); err == nil || !strings.Contains(err.Error(), "not booted with systemd") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestSlicesProtectMemory: the settings of MemoryQoS and the limits of huge pages are set on units as well.
+func TestSlicesProtectMemory(t *testing.T) {
+	m, fake := managerOfSlices(t, unified)
+	m.PodPIDs, m.PageSizes = 0, []int64{2 << 20}
+	if err := m.ProtectMemory(criconfig.MemoryQoS{Unified: true, Enabled: true, Reserve: true, PageSize: 4096}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Ensure(podWith("b", list("250m", "8Ki"), nil)); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]cgroups.Resources{
+		"kindred_0a-pods.slice": {
+			{Unified: map[string]string{"memory.min": "8192", "memory.low": "8192"}},
+		},
+		"kindred_0a-pods-burstable.slice":  {{CpuWeight: 10, Unified: map[string]string{"memory.low": "8192"}}},
+		"kindred_0a-pods-besteffort.slice": {{CpuWeight: 1}},
+		"kindred_0a-pods-burstable-podb.slice": {{
+			CpuWeight: 10, Unified: map[string]string{"memory.low": "8192"}, HugetlbLimit: []*cgroups.HugepageLimit{{Pagesize: "2MB"}},
+		}},
+	}
+	if diff := cmp.Diff(want, fake.set, cmpopts.IgnoreFields(cgroups.Resources{}, "SkipDevices", "SkipFreezeOnSet")); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
 	}
 }

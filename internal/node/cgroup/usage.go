@@ -32,6 +32,17 @@ func (m *Manager) Usage(p *v1.Pod) (Usage, error) {
 	return s.Usage, err
 }
 
+// Memory implements pod.Cgroups.
+func (m *Manager) Memory(p *v1.Pod) (used uint64, limit int64, err error) {
+	if m.tree == nil {
+		return 0, 0, nil
+	}
+	path := m.Path(p)
+	_, limit = m.tree.limits(path)
+	s, err := m.tree.sample(path)
+	return s.MemoryUsage, limit, err
+}
+
 // PodsMemory returns the working set of all pods together and the limit that LimitPods has set.
 func (m *Manager) PodsMemory() (used, limit int64, err error) {
 	if m.tree == nil {

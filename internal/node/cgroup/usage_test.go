@@ -42,6 +42,7 @@ func TestUsage(t *testing.T) {
 			"k/besteffort/podu/cpu.stat":       "usage_usec 1500\nuser_usec 1000\n",
 			"k/besteffort/podu/memory.stat":    "anon 1\nfile 40\ninactive_file 30\n",
 			"k/besteffort/podu/memory.current": "70\n",
+			"k/besteffort/podu/memory.max":     "90\n",
 		}, Usage{1500 * time.Microsecond, 40}, Usage{2 * time.Second, 130}},
 		{"version 1", map[string]string{
 			"cpu/tasks": "", "memory/tasks": "",
@@ -51,12 +52,16 @@ func TestUsage(t *testing.T) {
 			"cpuacct/k/besteffort/podu/cpuacct.usage":        "1500000\n",
 			"memory/k/besteffort/podu/memory.usage_in_bytes": "70\n",
 			"memory/k/besteffort/podu/memory.stat":           "total_inactive_file 80\n",
+			"memory/k/besteffort/podu/memory.limit_in_bytes": "90\n",
 		}, Usage{1500 * time.Microsecond, 0}, Usage{2 * time.Second, 130}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			root := tree(t, test.files)
 			if got, err := newIn(root, "/k").Usage(podWith("u", nil, nil)); err != nil || got != test.pod {
 				t.Errorf("pod: got %v, %v, want %v", got, err, test.pod)
+			}
+			if used, limit, err := newIn(root, "/k").Memory(podWith("u", nil, nil)); err != nil || used != 70 || limit != 90 {
+				t.Errorf("memory: %d of %d, %v", used, limit, err)
 			}
 			if got, err := machineUsageIn(root); err != nil || got != test.machine {
 				t.Errorf("machine: got %v, %v, want %v", got, err, test.machine)
@@ -66,6 +71,9 @@ func TestUsage(t *testing.T) {
 }
 
 func TestUsageIsUnknown(t *testing.T) {
+	if used, limit, err := (&Manager{}).Memory(podWith("u", nil, nil)); used != 0 || limit != 0 || err != nil {
+		t.Errorf("without a parent: %d of %d, %v", used, limit, err)
+	}
 	if _, err := (&Manager{}).Usage(podWith("u", nil, nil)); !errors.Is(err, ErrNone) {
 		t.Errorf("without a parent: %v", err)
 	}

@@ -64,6 +64,16 @@ func (t version1) create(path string, limits *runtimeapi.LinuxContainerResources
 	if limits.MemoryLimitInBytes > 0 {
 		errs = append(errs, write(memory, "memory.limit_in_bytes", strconv.FormatInt(limits.MemoryLimitInBytes, 10)))
 	}
+	if len(limits.HugepageLimits) == 0 {
+		return errors.Join(errs...)
+	}
+	hugetlb := t.controller("hugetlb", path)
+	errs = append(errs, os.MkdirAll(hugetlb, 0o755))
+	for _, pages := range limits.HugepageLimits {
+		for _, kind := range []string{".limit_in_bytes", ".rsvd.limit_in_bytes"} {
+			errs = append(errs, writeIfPresent(hugetlb, "hugetlb."+pages.PageSize+kind, strconv.FormatUint(pages.Limit, 10)))
+		}
+	}
 	return errors.Join(errs...)
 }
 

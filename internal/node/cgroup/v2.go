@@ -66,6 +66,14 @@ func (t version2) create(path string, limits *runtimeapi.LinuxContainerResources
 	if limits.MemoryLimitInBytes > 0 {
 		errs = append(errs, write(dir, "memory.max", strconv.FormatInt(limits.MemoryLimitInBytes, 10)))
 	}
+	for file, value := range limits.Unified {
+		errs = append(errs, write(dir, file, value))
+	}
+	for _, pages := range limits.HugepageLimits {
+		for _, kind := range []string{".max", ".rsvd.max"} {
+			errs = append(errs, writeIfPresent(dir, "hugetlb."+pages.PageSize+kind, strconv.FormatUint(pages.Limit, 10)))
+		}
+	}
 	return errors.Join(errs...)
 }
 

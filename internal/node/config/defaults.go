@@ -65,6 +65,7 @@ func setPodDefaults(c *kubeletv1beta1.KubeletConfiguration) {
 	set(&c.ClusterDomain, "cluster.local")
 	set(&c.MaxPods, 110)
 	set(&c.PodPidsLimit, ptr.To[int64](-1))
+	set(&c.PodLogsDir, "/var/log/pods")
 	set(&c.ContainerLogMaxSize, "10Mi")
 	set(&c.ContainerLogMaxFiles, ptr.To[int32](5))
 	set(&c.ContainerLogMaxWorkers, ptr.To[int32](1))
@@ -113,7 +114,7 @@ func setResourceDefaults(c *kubeletv1beta1.KubeletConfiguration) {
 	if c.EnforceNodeAllocatable == nil {
 		c.EnforceNodeAllocatable = []string{"pods"}
 	}
-	set(&c.MemoryThrottlingFactor, ptr.To(0.9))
+	set(&c.MemoryReservationPolicy, kubeletv1beta1.NoneMemoryReservationPolicy)
 	set(&c.OOMScoreAdj, ptr.To[int32](-999))
 	if c.RegisterWithTaints == nil {
 		c.RegisterWithTaints = []v1.Taint{}

@@ -16,12 +16,12 @@ const (
 	notLimited     = "the agent does not limit its requests"
 	ownCertificate = "the cluster issues and renews the certificate of the agent's server"
 	notUsed        = "kubelets do not use it any more"
-	memoryQoS      = "memory is not protected or throttled below its limit (MemoryQoS)"
 	useEndpoint    = "use --container-runtime-endpoint"
 )
 
 // withoutEffect has the fields of KubeletConfiguration without effect.
 var withoutEffect = map[string]field{
+	"cgroupsPerQOS":                {"pods always have cgroups, below those of their QoS classes", true},
 	"clusterDNS":                   {"the cluster's DNS server is part of Kindred; see --no-dns", nil},
 	"containerRuntimeEndpoint":     {useEndpoint, "unix:///run/containerd/containerd.sock"},
 	"imageServiceEndpoint":         {useEndpoint, nil},
@@ -44,8 +44,6 @@ var withoutEffect = map[string]field{
 	"maxOpenFiles":                 {partOfCluster, 1000000.0},
 	"podCIDR":                      {"use --pod-cidr", nil},
 	"rotateCertificates":           {ownCertificate, true},
-	"memoryReservationPolicy":      {memoryQoS, "None"},
-	"memoryThrottlingFactor":       {memoryQoS, 0.9},
 	"runOnce":                      {"it is deprecated in kubelets", nil},
 	"serverTLSBootstrap":           {ownCertificate, nil},
 	"showHiddenMetricsForVersion":  {"no hidden metrics are served", nil},

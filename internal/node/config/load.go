@@ -20,16 +20,28 @@ import (
 // kind is the kind of the object in a configuration file.
 const kind = "KubeletConfiguration"
 
-// Load reads a configuration file, as kubelet's flag --config names one: YAML or JSON. A field that does not exist, or that
-// has a value that is not valid, is an error.
-func Load(path string) (*Configuration, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the kubelet configuration: %w", err)
+// Load reads a configuration file, as kubelet's flag --config names one: YAML or JSON. The files of a drop-in directory
+// (--config-dir), if it is not empty, are merged over it. A field that does not exist, or that has a value that is not valid, is
+// an error. path may be empty if dir is not.
+func Load(path, dir string) (*Configuration, error) {
+	var text []byte
+	var err error
+	if path != "" {
+		if text, err = os.ReadFile(path); err != nil {
+			return nil, fmt.Errorf("read the kubelet configuration: %w", err)
+		}
 	}
-	c, err := Parse(text)
+	source := path
+	if dir != "" {
+		source = strings.TrimPrefix(path+", with "+dir, ", with ")
+		text, err = merge(text, dir)
+	}
+	var c *Configuration
+	if err == nil {
+		c, err = Parse(text)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("kubelet configuration %s: %w", path, err)
+		return nil, fmt.Errorf("kubelet configuration %s: %w", source, err)
 	}
 	if c.StaticPodPath != "" && !filepath.IsAbs(c.StaticPodPath) { // relative to the file, as in kubelets
 		if path, err = filepath.Abs(path); err != nil {
@@ -43,11 +55,8 @@ func Load(path string) (*Configuration, error) {
 // Parse is Load for the content of a file.
 func Parse(text []byte) (*Configuration, error) {
 	c := &Configuration{}
-	if err := yaml.UnmarshalStrict(text, &c.KubeletConfiguration); err != nil {
-		return nil, readable(err)
-	}
-	if want := kubeletv1beta1.SchemeGroupVersion.String(); c.APIVersion != want || c.Kind != kind {
-		return nil, fmt.Errorf("apiVersion and kind are %q and %q, want %q and %q", c.APIVersion, c.Kind, want, kind)
+	if err := decode(text, &c.KubeletConfiguration); err != nil {
+		return nil, err
 	}
 	var fields map[string]any
 	if err := yaml.Unmarshal(text, &fields); err != nil {
@@ -59,6 +68,17 @@ func Parse(text []byte) (*Configuration, error) {
 	}
 	setDefaults(&c.KubeletConfiguration)
 	return c, validate(&c.KubeletConfiguration)
+}
+
+// decode reads the fields of a file.
+func decode(text []byte, c *kubeletv1beta1.KubeletConfiguration) error {
+	if err := yaml.UnmarshalStrict(text, c); err != nil {
+		return readable(err)
+	}
+	if want := kubeletv1beta1.SchemeGroupVersion.String(); c.APIVersion != want || c.Kind != kind {
+		return fmt.Errorf("apiVersion and kind are %q and %q, want %q and %q", c.APIVersion, c.Kind, want, kind)
+	}
+	return nil
 }
 
 // readable removes the names of the packages that decode YAML from an error.
@@ -75,7 +95,10 @@ func ignored(fields map[string]any) []string {
 	var lines []string
 	for name, value := range fields {
 		f, ok := withoutEffect[name]
-		if !ok || isEmpty(value) || reflect.DeepEqual(value, f.asUpstream) {
+		switch {
+		case !ok || reflect.DeepEqual(value, f.asUpstream):
+			continue
+		case isEmpty(value) && (value != false || f.asUpstream != true): // false is not the default then
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("kubelet configuration: %s has no effect: %s", name, f.reason))

@@ -4,6 +4,9 @@
 package config
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -87,6 +90,10 @@ func TestParseErrors(t *testing.T) {
 		head + "evictionPressureTransitionPeriod: -1m":                                        "evictionPressureTransitionPeriod is -1m0s",
 		head + "evictionMinimumReclaim: {pid.available: -1}":                                  "evictionMinimumReclaim[pid.available]",
 		head + "memorySwap: {swapBehavior: UnlimitedSwap}":                                    "memorySwap.swapBehavior is \"UnlimitedSwap\"",
+		head + "memoryThrottlingFactor: 0":                                                    "memoryThrottlingFactor is 0",
+		head + "memoryThrottlingFactor: 1.5":                                                  "memoryThrottlingFactor is 1.5, and must be greater than 0 and at most 1",
+		head + "memoryReservationPolicy: All":                                                 "memoryReservationPolicy is \"All\", and must be None or TieredReservation",
+		head + "memoryReservationPolicy: TieredReservation\nfeatureGates: {MemoryQoS: false}": "needs the feature gate MemoryQoS",
 		head + "userNamespaces: {idsPerPod: 65537}":                                           "userNamespaces.idsPerPod is 65537, and must be a multiple of 65536",
 		head + "healthzPort: 65536":                                                           "healthzPort is 65536",
 		head + "authorization: {mode: X}":                                                     `authorization.mode is "X"`,
@@ -103,6 +110,7 @@ func TestParseErrors(t *testing.T) {
 		head + "reservedSystemCPUs: 0\nkubeReservedCgroup: /k":                                "reservedSystemCPUs can't be used with",
 		head + "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {align-by-socket: 'true'}": "Alpha-level Options not enabled",
 		head + "cgroupDriver: runc":                                                           `cgroupDriver is "runc", and must be cgroupfs or systemd`,
+		head + "cgroupRoot: nodes":                                                            `cgroupRoot is "nodes", and must be the absolute path`,
 		head + "shutdownGracePeriod: 1ms":                                                     "shutdownGracePeriod is 1ms, and must be 0 or at least 1s",
 		head + "shutdownGracePeriodCriticalPods: 2s":                                          "may be at most shutdownGracePeriod, which is 0s",
 		head + "shutdownGracePeriod: 9s\nshutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 1}]": "only one of them may be",
@@ -119,6 +127,7 @@ func TestIgnored(t *testing.T) {
 	c, err := Parse([]byte(head + `maxPods: 20
 kubeAPIQPS: 5
 tlsCertFile: /cert
+cgroupsPerQOS: false
 # Defaults, as tools write them out:
 kubeAPIBurst: 100
 volumePluginDir: ""
@@ -129,8 +138,14 @@ clusterDNS: []
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Ignored) != 2 || !strings.Contains(c.Ignored[0], "kubeAPIQPS") || !strings.Contains(c.Ignored[1], "tlsCertFile") {
-		t.Errorf("got %q", c.Ignored)
+	want := []string{"cgroupsPerQOS", "kubeAPIQPS", "tlsCertFile"}
+	if len(c.Ignored) != len(want) {
+		t.Fatalf("got %q", c.Ignored)
+	}
+	for i, field := range want {
+		if !strings.Contains(c.Ignored[i], field) {
+			t.Errorf("got %q, want %s", c.Ignored[i], field)
+		}
 	}
 }
 
@@ -151,4 +166,56 @@ func TestFieldsExist(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(head + "evictionHard: {memory.available: 1Gi}"))
 	f.Fuzz(func(_ *testing.T, text []byte) { _, _ = Parse(text) })
+}
+
+// Files of a drop-in directory are merged over the configuration, and only they.
+func TestDropIns(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	file := write("config", head+"maxPods: 5\nevictionHard: {memory.available: 1Mi, pid.available: 1%}\nallowedUnsafeSysctls: [net.a, net.b]\n")
+	drops := filepath.Join(dir, "drops")
+	write("drops/20.conf", head+"maxPods: 7\nallowedUnsafeSysctls: [net.c]")
+	write("drops/10.conf", head+"maxPods: 6\nevictionHard: {memory.available: 2Mi}\nsystemCgroups: /s")
+	write("drops/30.yaml", head+"maxPods: 8")
+	c, err := Load(file, drops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.MaxPods != 7 || c.EvictionHard["memory.available"] != "2Mi" || c.EvictionHard["pid.available"] != "1%" ||
+		!slices.Equal(c.AllowedUnsafeSysctls, []string{"net.c"}) || len(c.Ignored) != 1 || !c.IsSet("systemCgroups") {
+		t.Errorf("got %+v", c)
+	}
+	if c, err = Load("", drops); err != nil || c.MaxPods != 7 || c.EvictionHard["pid.available"] != "" {
+		t.Errorf("without a file: %+v, %v", c, err)
+	}
+	for text, want := range map[string]string{"maxPods: 9": "apiVersion and kind", head + "maxpodz: 9": `unknown field "maxpodz"`} {
+		write("drops/40.conf", text)
+		if _, err := Load(file, drops); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "40.conf") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if _, err := Load("", filepath.Join(dir, "missing")); err == nil {
+		t.Error("a missing directory is no error")
+	}
+}
+
+// Headers may be secrets.
+func TestText(t *testing.T) {
+	c, err := Parse([]byte(head + "eventBurst: 101\nstaticPodURL: https://pods\nstaticPodURLHeader: {Authorization: [secret]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := c.Text()
+	if err != nil || strings.Contains(text, "secret") || !strings.Contains(text, "kind: KubeletConfiguration") || !strings.Contains(text, "eventBurst: 101") {
+		t.Errorf("%v in %s", err, text)
+	}
+	if c.StaticPodURLHeader["Authorization"][0] != "secret" {
+		t.Error("the configuration was changed")
+	}
 }

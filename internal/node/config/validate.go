@@ -9,10 +9,13 @@ import (
 	"maps"
 	"math"
 	"net/url"
+	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/node/util/sysctl"
@@ -37,6 +40,7 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		atLeast("nodeStatusMaxImages", int64(*c.NodeStatusMaxImages), -1),
 		atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2),
 		positiveQuantity("containerLogMaxSize", c.ContainerLogMaxSize),
+		podLogsDir(c.PodLogsDir),
 		imageGC(c),
 		evictions(c),
 		reserved("kubeReserved", c.KubeReserved),
@@ -46,6 +50,7 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		enforced(c.EnforceNodeAllocatable),
 		oomScore(*c.OOMScoreAdj),
 		swapBehavior(c.MemorySwap.SwapBehavior),
+		memoryQoS(c),
 		idsPerPod(*c.UserNamespaces.IDsPerPod),
 		positiveDuration("fileCheckFrequency", c.FileCheckFrequency.Duration),
 		positiveDuration("httpCheckFrequency", c.HTTPCheckFrequency.Duration),
@@ -53,6 +58,7 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		validateServer(c),
 		validateShutdown(c),
 		cgroupDriver(c.CgroupDriver),
+		cgroupRoot(c.CgroupRoot),
 		unsafeSysctls(c.AllowedUnsafeSysctls),
 	)
 }
@@ -68,6 +74,15 @@ func unsafeSysctls(patterns []string) error {
 		if namespace, _, _ := sysctl.GetNamespace(pattern); namespace == sysctl.UnknownNamespace {
 			return fmt.Errorf("allowedUnsafeSysctls: %q is not in a namespace: pods can only have those of kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.* and user.*", pattern)
 		}
+	}
+	return nil
+}
+
+// podLogsDir checks the directory of logs as CRI needs it: runtimes limit the characters of paths.
+func podLogsDir(dir string) error {
+	ascii := strings.IndexFunc(dir, func(r rune) bool { return r > unicode.MaxASCII }) < 0
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || !ascii {
+		return fmt.Errorf("podLogsDir is %q, and must be an absolute path such as /var/log/pods, in ASCII characters and without . or .. in it", dir)
 	}
 	return nil
 }
@@ -172,6 +187,27 @@ func swapBehavior(behavior string) error {
 	return fmt.Errorf("memorySwap.swapBehavior is %q, and must be NoSwap or LimitedSwap", behavior)
 }
 
+// memoryQoS checks the fields of the feature MemoryQoS.
+func memoryQoS(c *kubeletv1beta1.KubeletConfiguration) error {
+	var errs []error
+	if f := c.MemoryThrottlingFactor; f != nil && (*f <= 0 || *f > 1) {
+		errs = append(errs, fmt.Errorf("memoryThrottlingFactor is %v, and must be greater than 0 and at most 1", *f))
+	}
+	switch policy := c.MemoryReservationPolicy; {
+	case policy != kubeletv1beta1.NoneMemoryReservationPolicy && policy != kubeletv1beta1.TieredReservationMemoryReservationPolicy:
+		errs = append(errs, fmt.Errorf("memoryReservationPolicy is %q, and must be None or TieredReservation", policy))
+	case policy == kubeletv1beta1.TieredReservationMemoryReservationPolicy && !MemoryQoS(c):
+		errs = append(errs, errors.New("memoryReservationPolicy is TieredReservation, which needs the feature gate MemoryQoS"))
+	}
+	return errors.Join(errs...)
+}
+
+// MemoryQoS reports whether the feature gate MemoryQoS is enabled, as it is by default.
+func MemoryQoS(c *kubeletv1beta1.KubeletConfiguration) bool {
+	enabled, set := c.FeatureGates["MemoryQoS"]
+	return enabled || !set
+}
+
 // idsPerPod checks userNamespaces.idsPerPod. Images use IDs of 16 bits, the kernel has IDs of 32.
 func idsPerPod(ids int64) error {
 	const unit = 1 << 16
@@ -225,6 +261,14 @@ func validateShutdown(c *kubeletv1beta1.KubeletConfiguration) error {
 func cgroupDriver(driver string) error {
 	if driver != "cgroupfs" && driver != "systemd" {
 		return fmt.Errorf("cgroupDriver is %q, and must be cgroupfs or systemd", driver)
+	}
+	return nil
+}
+
+// cgroupRoot checks the cgroup that has that of pods.
+func cgroupRoot(root string) error {
+	if root != "" && (!path.IsAbs(root) || path.Clean(root) != root) {
+		return fmt.Errorf("cgroupRoot is %q, and must be the absolute path of a cgroup such as / or /nodes, without . or .. in it", root)
 	}
 	return nil
 }

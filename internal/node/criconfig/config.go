@@ -33,6 +33,7 @@ type Host struct {
 	// KillTogether has the kernel kill all processes of a container that runs out of memory, not only one: needs cgroup v2.
 	KillTogether bool
 	Swap         Swap
+	MemoryQoS    MemoryQoS
 	// PageSizes are the sizes of the node's huge pages in bytes.
 	PageSizes []int64
 	// SeccompDefault gives containers without a seccomp profile the runtime's default one.

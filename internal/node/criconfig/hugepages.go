@@ -23,6 +23,17 @@ func hugepageLimits(pod *v1.Pod, c *v1.Container, pageSizes []int64) []*runtimea
 	return limits
 }
 
+// PodHugepageLimits returns the limits of a pod's huge pages, for each of the node's page sizes: what the pod requests, which it
+// cannot exceed.
+func PodHugepageLimits(requests v1.ResourceList, pageSizes []int64) []*runtimeapi.HugepageLimit {
+	var limits []*runtimeapi.HugepageLimit
+	for _, size := range slices.Sorted(slices.Values(pageSizes)) {
+		quantity := requests[hugepageResource(size)]
+		limits = append(limits, &runtimeapi.HugepageLimit{PageSize: pageSizeName(size), Limit: uint64(quantity.Value())})
+	}
+	return limits
+}
+
 // hugepageResource returns the resource of pages of this size: hugepages-2Mi.
 func hugepageResource(size int64) v1.ResourceName {
 	return v1.ResourceName(v1.ResourceHugePagesPrefix + resource.NewQuantity(size, resource.BinarySI).String())

@@ -52,6 +52,7 @@ func CPUQuota(milli int64) (quota, period int64) {
 func (h Host) ContainerResources(pod *v1.Pod, c *v1.Container) *runtimeapi.LinuxContainerResources {
 	resources := containerResources(pod, c, h.Memory)
 	h.Swap.apply(resources, h.Swap.limit(pod, c, h.Memory))
+	h.MemoryQoS.apply(resources, pod, c)
 	resources.HugepageLimits = hugepageLimits(pod, c, h.PageSizes)
 	return resources
 }

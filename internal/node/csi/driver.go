@@ -34,6 +34,8 @@ type driver struct {
 
 // drivers are the registered drivers by name.
 type drivers struct {
+	intercept func(driver string) grpc.UnaryClientInterceptor // nil if nothing counts calls
+
 	mu   sync.Mutex
 	byID map[string]*driver
 }
@@ -79,7 +81,11 @@ func (d *drivers) check(name, endpoint string, versions []string) (*utilversion.
 
 // add registers a driver. The connection is made when it is first used, and again whenever it fails.
 func (d *drivers) add(name, endpoint string, version *utilversion.Version) (*driver, error) {
-	conn, err := grpc.NewClient("unix:"+endpoint, grpc.WithAuthority("localhost"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	options := []grpc.DialOption{grpc.WithAuthority("localhost"), grpc.WithTransportCredentials(insecure.NewCredentials())}
+	if d.intercept != nil {
+		options = append(options, grpc.WithUnaryInterceptor(d.intercept(name)))
+	}
+	conn, err := grpc.NewClient("unix:"+endpoint, options...)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 
+	"google.golang.org/grpc"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -41,6 +42,8 @@ type Options struct {
 	// Own gives the files in a directory to the pod's fsGroup.
 	Own   func(pod *v1.Pod, dir string) error
 	Clock clock.WithTicker
+	// Intercept returns what counts the calls of a driver, if set.
+	Intercept func(driver string) grpc.UnaryClientInterceptor
 }
 
 // Manager sets volumes of CSI drivers up and tears them down. It handles the registration of drivers.
@@ -62,7 +65,7 @@ type Manager struct {
 // New returns a Manager.
 func New(options Options) *Manager {
 	return &Manager{
-		options: options, drivers: drivers{byID: map[string]*driver{}}, changing: keymutex.NewHashed(0),
+		options: options, drivers: drivers{byID: map[string]*driver{}, intercept: options.Intercept}, changing: keymutex.NewHashed(0),
 		changed: make(chan struct{}), wanted: map[types.UID]map[string]bool{}, staged: map[string]bool{},
 		info: map[string]storagev1.CSINodeDriver{}, labels: map[string]map[string]string{},
 	}

@@ -35,6 +35,15 @@ type Options struct {
 	Clock clock.WithTicker
 	// Changed is called when devices of a resource are new, gone, or of another health.
 	Changed func(resource string, ids []string)
+	// Observer counts registrations and calls, if set.
+	Observer Observer
+}
+
+// Observer counts what plugins do.
+type Observer interface {
+	// PluginRegistered counts a registration, and DevicesAllocated a call that allocates devices.
+	PluginRegistered(resource string)
+	DevicesAllocated(resource string, took time.Duration)
 }
 
 // Manager knows the plugins and their devices. It handles the registration of plugins.
@@ -214,7 +223,11 @@ func (m *Manager) Allocate(ctx context.Context, r Request) ([]string, *api.Conta
 	if p == nil {
 		return nil, nil, fmt.Errorf("unknown Device Plugin %s", r.Resource)
 	}
+	begin := m.options.Clock.Now()
 	response, err := p.allocate(ctx, ids)
+	if m.options.Observer != nil {
+		m.options.Observer.DevicesAllocated(r.Resource, m.options.Clock.Since(begin))
+	}
 	return ids, response, err
 }
 

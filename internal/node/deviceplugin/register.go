@@ -144,6 +144,9 @@ func (m *Manager) Register(ctx context.Context, name, endpoint string, _ []strin
 	if err := m.add(p); err != nil {
 		return err
 	}
+	if m.options.Observer != nil {
+		m.options.Observer.PluginRegistered(name)
+	}
 	klog.FromContext(ctx).Info("Registered a device plugin", "resource", name, "endpoint", endpoint)
 	return nil
 }

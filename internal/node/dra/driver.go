@@ -63,13 +63,17 @@ func chooseService(supported []string) (string, error) {
 	return "", fmt.Errorf("none of services supported by the plugin (%q) are supported by the kubelet (%q)", supported, services)
 }
 
-// connect returns a driver whose connection is made in the background.
-func connect(name, endpoint string, supported []string) (*driver, error) {
+// connect returns a driver whose connection is made in the background. intercept may be nil.
+func connect(name, endpoint string, supported []string, intercept func(driver string) grpc.UnaryClientInterceptor) (*driver, error) {
 	service, err := chooseService(supported)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient("unix:"+endpoint, grpc.WithAuthority("localhost"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	options := []grpc.DialOption{grpc.WithAuthority("localhost"), grpc.WithTransportCredentials(insecure.NewCredentials())}
+	if intercept != nil {
+		options = append(options, grpc.WithUnaryInterceptor(intercept(name)))
+	}
+	conn, err := grpc.NewClient("unix:"+endpoint, options...)
 	if err != nil {
 		return nil, fmt.Errorf("create gRPC connection to DRA driver %s plugin at endpoint %s: %w", name, endpoint, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 
+	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +26,8 @@ type Options struct {
 	// NoCDI is why the runtime cannot give devices to containers, or nil.
 	NoCDI error
 	Clock clock.WithTicker
+	// Intercept returns what counts the calls of a driver, if set.
+	Intercept func(driver string) grpc.UnaryClientInterceptor
 }
 
 // Manager has claims prepared and unprepared. It handles the registration of drivers.

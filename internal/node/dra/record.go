@@ -103,6 +103,18 @@ func (s *Store) all() []claim {
 	return all
 }
 
+// InUse returns the numbers of claims by driver. "<any>" is the number of all.
+func (s *Store) InUse() map[string]int {
+	all := s.all()
+	counts := map[string]int{"<any>": len(all)}
+	for _, c := range all {
+		for driver := range c.Drivers {
+			counts[driver]++
+		}
+	}
+	return counts
+}
+
 // write stores a claim on disk and in memory.
 func (s *Store) write(c claim) error {
 	data, err := json.Marshal(c)

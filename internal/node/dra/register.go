@@ -23,7 +23,7 @@ func (m *Manager) Register(ctx context.Context, name, endpoint string, services 
 	if err := m.Validate(name, endpoint, services); err != nil {
 		return err
 	}
-	added, err := connect(name, endpoint, services)
+	added, err := connect(name, endpoint, services, m.options.Intercept)
 	if err != nil {
 		return err
 	}

@@ -74,6 +74,8 @@ type Options struct {
 	Containers, Images Reclaimer
 	// Evicted is called, if set, with the signal of each eviction.
 	Evicted func(Signal)
+	// EvictedBy is called, if set, with the age of each measurement by which a pod is evicted.
+	EvictedBy func(s Signal, age time.Duration)
 	// Changed is called when the node conditions have changed.
 	Changed func()
 }
@@ -233,7 +235,20 @@ func (m *Manager) relieve(ctx context.Context, pods []*v1.Pod, usages Usages, ac
 	for _, pod := range Rank(worst.Signal, *m.layout, pods, usages) {
 		message, annotations := pressureMessage(name, pod, usages, act, seen)
 		if m.evict(logger, pod, worst.Signal, Eviction{Message: message, GraceSeconds: m.grace(worst, pod), Disrupts: true}, annotations) {
+			m.countAges(act, seen)
 			return
+		}
+	}
+}
+
+// countAges counts the measurements by which a pod was evicted.
+func (m *Manager) countAges(act []Threshold, seen Observations) {
+	if m.options.EvictedBy == nil {
+		return
+	}
+	for _, t := range act {
+		if observed, ok := seen[t.Signal]; ok && !observed.Time.IsZero() {
+			m.options.EvictedBy(t.Signal, m.options.Clock.Since(observed.Time))
 		}
 	}
 }

@@ -34,6 +34,7 @@ type model struct {
 
 	evicted []string
 	counted []Signal
+	ages    []time.Duration // of the measurements of evictions
 	ending  map[types.UID]time.Time
 	failed  error
 }
@@ -101,7 +102,8 @@ func newModel(thresholds ...Threshold) (*model, *Manager, *record.FakeRecorder) 
 	return n, New(Options{
 		Config: Config{Thresholds: thresholds, Transition: 20 * time.Second, LocalLimits: true, MaxPodGraceSeconds: 7},
 		Node:   n, Clock: n.clock, Recorder: events, Reference: &v1.ObjectReference{Kind: "Node", Name: "n"}, Changed: func() {},
-		Evicted: func(s Signal) { n.counted = append(n.counted, s) },
+		Evicted:   func(s Signal) { n.counted = append(n.counted, s) },
+		EvictedBy: func(_ Signal, age time.Duration) { n.ages = append(n.ages, age) },
 	}), events
 }
 
@@ -143,6 +145,9 @@ func TestManagerUnderMemoryPressure(t *testing.T) {
 	}
 	if want := []Signal{MemoryAvailable}; !slices.Equal(n.counted, want) {
 		t.Errorf("counted %v, want %v", n.counted, want)
+	}
+	if len(n.ages) != 1 || n.ages[0] < 0 || n.ages[0] > time.Minute {
+		t.Errorf("ages of measurements: %v", n.ages)
 	}
 	if got := m.Conditions(); len(got) != 0 {
 		t.Errorf("conditions %v after the transition period", got)

@@ -28,6 +28,12 @@ const (
 	reasonInvalidDiskCapacity = "InvalidDiskCapacity"
 )
 
+// The reasons for which an image is removed, in metrics.
+const (
+	removedForAge   = "age"
+	removedForSpace = "space"
+)
+
 // ImageService is the used part of CRI's image service.
 type ImageService interface {
 	ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error)
@@ -57,7 +63,9 @@ type ImageOptions struct {
 	Prune func(list func() ([]string, error)) error
 	// Event records an event on the Node.
 	Event func(eventType, reason, message string)
-	Clock clock.WithTicker
+	// Removed is called, if set, for each image that is removed, with the reason "age" or "space".
+	Removed func(reason string)
+	Clock   clock.WithTicker
 	// File keeps when images were used.
 	File string
 }
@@ -121,7 +129,7 @@ func (m *Images) Collect(ctx context.Context) error {
 		return nil
 	}
 	expired, others := m.options.Policy.split(removable, m.options.Clock.Now())
-	if _, err := m.remove(ctx, expired, math.MaxUint64); err != nil {
+	if _, err := m.remove(ctx, expired, math.MaxUint64, removedForAge); err != nil {
 		return fmt.Errorf("wanted to free images older than %v, encountered errors in image deletion: %w", m.options.Policy.MaxAge, err)
 	}
 	return errors.Join(m.free(ctx, others), m.prune(ctx))
@@ -135,7 +143,7 @@ func (m *Images) Reclaim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.remove(ctx, removable, math.MaxUint64)
+	_, err = m.remove(ctx, removable, math.MaxUint64, removedForSpace)
 	return errors.Join(err, m.prune(ctx))
 }
 
@@ -156,7 +164,7 @@ func (m *Images) free(ctx context.Context, removable []Image) error {
 	}
 	klog.FromContext(ctx).Info("Disk usage on image filesystem is over the high threshold, removing unused images",
 		"usage", disk.used(), "highThreshold", m.options.Policy.High, "lowThreshold", m.options.Policy.Low, "bytes", excess)
-	freed, err := m.remove(ctx, removable, excess)
+	freed, err := m.remove(ctx, removable, excess, removedForSpace)
 	if err != nil {
 		return fmt.Errorf("wanted to free %d bytes, but freed %d bytes space with errors in image deletion: %w", excess, freed, err)
 	}
@@ -172,7 +180,7 @@ func (m *Images) free(ctx context.Context, removable []Image) error {
 }
 
 // remove removes images in order until their sizes sum up to a number of bytes. It returns the sum, and what failed.
-func (m *Images) remove(ctx context.Context, images []Image, bytes uint64) (freed uint64, err error) {
+func (m *Images) remove(ctx context.Context, images []Image, bytes uint64, reason string) (freed uint64, err error) {
 	var errs []error
 	for _, image := range images {
 		if freed >= bytes || ctx.Err() != nil {
@@ -187,6 +195,9 @@ func (m *Images) remove(ctx context.Context, images []Image, bytes uint64) (free
 			continue
 		}
 		freed += image.Size
+		if m.options.Removed != nil {
+			m.options.Removed(reason)
+		}
 	}
 	return freed, errors.Join(errs...)
 }

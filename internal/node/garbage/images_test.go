@@ -98,6 +98,7 @@ type set struct {
 	pinned []string
 	pruned []string // images that had records after the last prune
 	events []string
+	counts map[string]int // of removals, by reason
 }
 
 // quiet returns the test's context, without logs.
@@ -115,6 +116,9 @@ func newSet(t *testing.T, policy Policy) *set {
 
 // open makes a collector, as a new agent does.
 func (s *set) open(file string, policy Policy) {
+	if s.counts == nil {
+		s.counts = map[string]int{}
+	}
 	s.Images = NewImages(ImageOptions{
 		Policy: policy, Images: s.fakeRuntime, Runtime: s.fakeRuntime, Volumes: true, Clock: s.clock, File: file,
 		Pinned: func(context.Context) ([]string, error) { return s.pinned, nil },
@@ -123,7 +127,8 @@ func (s *set) open(file string, policy Policy) {
 			s.pruned, err = list()
 			return err
 		},
-		Event: func(eventType, reason, message string) { s.events = append(s.events, eventType+" "+reason+" "+message) },
+		Removed: func(reason string) { s.counts[reason]++ },
+		Event:   func(eventType, reason, message string) { s.events = append(s.events, eventType+" "+reason+" "+message) },
 	})
 	s.Images.disk = s.fakeRuntime.disk
 }
@@ -220,6 +225,9 @@ func TestMaximumAge(t *testing.T) {
 	s.collect(t, "unused")
 	s.clock.Step(30 * time.Minute)
 	s.collect(t, "used")
+	if len(s.counts) != 1 || s.counts[removedForAge] != 2 {
+		t.Errorf("counted %v", s.counts)
+	}
 }
 
 // TestUsageIsLost: without the file, images count as new.

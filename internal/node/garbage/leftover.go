@@ -7,19 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
-
-// podOfLogs returns the pod of a directory of logs, given the directory's name: <namespace>_<name>_<uid>.
-func podOfLogs(name string) (types.UID, bool) {
-	parts := strings.Split(name, "_")
-	if len(parts) != 3 || parts[2] == "" {
-		return "", false
-	}
-	return types.UID(parts[2]), true
-}
 
 // attemptOf returns the run that a file belongs to, given its name: <n> for a termination log, <n>.log and
 // <n>.log.<time> for logs.

@@ -18,7 +18,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/kindred-project/kindred/internal/mounts"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
@@ -139,7 +138,7 @@ func (s *Sweeper) removePod(ctx context.Context, pod *runtime.Pod) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove the containers of pod %s: %w", pod.UID, err)
 	}
-	return mounts.RemoveAll(s.options.Layout.PodLogsDir(pod.Namespace, pod.Name, pod.UID))
+	return s.options.Layout.RemovePodLogs(s.options.Layout.PodLogsDir(pod.Namespace, pod.Name, pod.UID))
 }
 
 func ignoreNotFound(err error) error {
@@ -159,10 +158,11 @@ func (s *Sweeper) reported(err error) error {
 
 // removeLogs removes the directories of logs of pods except for those to keep.
 func (s *Sweeper) removeLogs(keep func(types.UID) bool) error {
-	var errs []error
-	for _, name := range entries(s.options.Layout.LogsDir(), &errs) {
-		if uid, ok := podOfLogs(name); ok && !keep(uid) {
-			errs = append(errs, mounts.RemoveAll(filepath.Join(s.options.Layout.LogsDir(), name)))
+	own, err := s.options.Layout.OwnLogs()
+	errs := []error{err}
+	for uid, dir := range own {
+		if !keep(uid) {
+			errs = append(errs, s.options.Layout.RemovePodLogs(dir))
 		}
 	}
 	return errors.Join(errs...)

@@ -26,14 +26,6 @@ import (
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-func TestPodOfLogs(t *testing.T) {
-	for name, want := range map[string]types.UID{"ns_p_u-1": "u-1", "ns_p_": "", "ns_p": "", "a_b_c_d": "", "": ""} {
-		if got, ok := podOfLogs(name); got != want || ok != (want != "") {
-			t.Errorf("%q is of pod %q, %t", name, got, ok)
-		}
-	}
-}
-
 func TestLeftover(t *testing.T) {
 	files := []string{"0", "1.log", "1.log.20260102-030405", "2.log.20260102-030405.gz", "3.log", "4.log", "notes", "1.txt", "-1.log", "99999999999"}
 	for name, test := range map[string]struct{ attempts, want string }{

@@ -112,6 +112,9 @@ type request struct {
 // EnsurePresent implements pod.Images.
 func (m *Manager) EnsurePresent(ctx context.Context, pod *v1.Pod, container *v1.Container, sandbox *runtimeapi.PodSandboxConfig) (criconfig.Image, error) {
 	r := &request{Manager: m, pod: pod, container: container, sandbox: sandbox}
+	if len(pod.Spec.ImagePullSecrets) > 0 {
+		r.reportMissingSecrets(ctx) // also if the image is present, as in the kubelet
+	}
 	image, failure := r.ensure(ctx)
 	if failure == nil {
 		if m.options.Used != nil {
@@ -194,7 +197,6 @@ func (r *request) pull(ctx context.Context) (criconfig.Image, *nodepod.ImageErro
 	}
 	if err != nil {
 		r.event(v1.EventTypeWarning, eventFailed, fmt.Sprintf("Failed to pull image %q: %v", image, err))
-		r.reportMissingSecrets(ctx)
 		failure := imageError(image, err)
 		r.backoff.failed(key, failure.Reason+": "+failure.Message)
 		return criconfig.Image{}, failure

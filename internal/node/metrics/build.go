@@ -46,6 +46,12 @@ func counters(r compbasemetrics.KubeRegistry, name, help string, labels ...strin
 	return c
 }
 
+func gauge(r compbasemetrics.KubeRegistry, name, help string) *compbasemetrics.Gauge {
+	g := compbasemetrics.NewGauge(&compbasemetrics.GaugeOpts{Subsystem: kubelet, Name: name, Help: help, StabilityLevel: compbasemetrics.ALPHA})
+	r.MustRegister(g)
+	return g
+}
+
 func histogram(r compbasemetrics.KubeRegistry, name, help string, buckets []float64) *compbasemetrics.Histogram {
 	h := compbasemetrics.NewHistogram(&compbasemetrics.HistogramOpts{Subsystem: kubelet, Name: name, Help: help, Buckets: buckets, StabilityLevel: compbasemetrics.ALPHA})
 	r.MustRegister(h)
@@ -53,7 +59,11 @@ func histogram(r compbasemetrics.KubeRegistry, name, help string, buckets []floa
 }
 
 func histograms(r compbasemetrics.KubeRegistry, name, help string, buckets []float64, labels ...string) *compbasemetrics.HistogramVec {
-	h := compbasemetrics.NewHistogramVec(&compbasemetrics.HistogramOpts{Subsystem: kubelet, Name: name, Help: help, Buckets: buckets, StabilityLevel: compbasemetrics.ALPHA}, labels)
+	return histogramsOf(r, kubelet, name, help, buckets, labels...)
+}
+
+func histogramsOf(r compbasemetrics.KubeRegistry, subsystem, name, help string, buckets []float64, labels ...string) *compbasemetrics.HistogramVec {
+	h := compbasemetrics.NewHistogramVec(&compbasemetrics.HistogramOpts{Subsystem: subsystem, Name: name, Help: help, Buckets: buckets, StabilityLevel: compbasemetrics.ALPHA}, labels)
 	r.MustRegister(h)
 	return h
 }

@@ -41,6 +41,10 @@ type Metrics struct {
 	requestsInFlight                          *compbasemetrics.GaugeVec
 	probeResults                              *compbasemetrics.CounterVec
 	probeDuration                             *compbasemetrics.HistogramVec
+
+	podLifecycle
+	storage
+	managers
 }
 
 // New returns the metrics of a node's agent.
@@ -55,6 +59,9 @@ func New(node string, cgroupVersion int, clock clock.PassiveClock) *Metrics {
 	)
 	m.addRuntime()
 	m.addPods()
+	m.addLifecycle()
+	m.addStorage()
+	m.addManagers()
 	m.addServer()
 	m.addProbes()
 	return m
@@ -84,10 +91,7 @@ func (m *Metrics) addRuntime() {
 	m.sandboxErrors = counters(m.registry, "run_podsandbox_errors_total", "Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.", "runtime_handler")
 	m.relistDuration = histogram(m.registry, "pleg_relist_duration_seconds", "Duration in seconds for relisting pods in PLEG.", compbasemetrics.DefBuckets)
 	m.relistInterval = histogram(m.registry, "pleg_relist_interval_seconds", "Interval in seconds between relisting in PLEG.", compbasemetrics.DefBuckets)
-	m.lastRelist = compbasemetrics.NewGauge(&compbasemetrics.GaugeOpts{
-		Subsystem: kubelet, Name: "pleg_last_seen_seconds", Help: "Timestamp in seconds when PLEG was last seen active.", StabilityLevel: compbasemetrics.ALPHA,
-	})
-	m.registry.MustRegister(m.lastRelist)
+	m.lastRelist = gauge(m.registry, "pleg_last_seen_seconds", "Timestamp in seconds when PLEG was last seen active.")
 	m.pullDuration = histograms(m.registry, "image_pull_duration_seconds", "Duration in seconds to pull an image.", pullBuckets, "image_size_in_bytes")
 }
 
@@ -137,12 +141,15 @@ func (m *Metrics) Operation(name string, took time.Duration, err error) {
 	}
 }
 
-// SandboxRun counts the start of a sandbox, with which a pod starts.
-func (m *Metrics) SandboxRun(handler string, took time.Duration, err error) {
+// SandboxRun counts the start of a sandbox, with which a pod starts. userNamespace is set if the pod has one of its own.
+func (m *Metrics) SandboxRun(handler string, userNamespace bool, took time.Duration, err error) {
 	if m == nil {
 		return
 	}
 	m.startedPods.Inc()
+	if userNamespace {
+		countBoth(m.namespacedPods, m.namespacedPodErrors, err)
+	}
 	m.sandboxDuration.WithLabelValues(handler).Observe(took.Seconds())
 	if err != nil {
 		m.startedPodErrors.Inc()
@@ -193,7 +200,7 @@ func (m *Metrics) Relisted(at time.Time, took, since time.Duration) {
 	if since > 0 {
 		m.relistInterval.Observe(since.Seconds())
 	}
-	m.lastRelist.Set(float64(at.UnixNano()) / float64(time.Second))
+	m.lastRelist.Set(seconds(at))
 }
 
 // ImagePulled counts a pull of an image.

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/version"
@@ -104,6 +107,112 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestEachMetricMoves: a metric has another value after its event than before.
+func TestEachMetricMoves(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Unix(1000, 0))
+	failed := errors.New("no")
+	call := func(intercept grpc.UnaryClientInterceptor, err error) {
+		_ = intercept(t.Context(), "/v1.S/M", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+			clock.Step(time.Second)
+			return err
+		})
+	}
+	for line, event := range map[string]func(*Metrics){
+		`kubelet_pod_start_sli_duration_seconds_sum 3`:           func(m *Metrics) { m.PodStartedSLI(3*time.Second, true) },
+		`kubelet_first_network_pod_start_sli_duration_seconds 3`: func(m *Metrics) { m.PodStartedSLI(3*time.Second, false); m.PodStartedSLI(time.Second, false) },
+		`kubelet_pod_worker_start_duration_seconds_sum 2`:        func(m *Metrics) { m.WorkerStarted(2*time.Second, 5) },
+		`kubelet_containers_per_pod_count_sum 5`:                 func(m *Metrics) { m.WorkerStarted(2*time.Second, 5) },
+		`kubelet_pod_status_sync_duration_seconds_sum 2`:         func(m *Metrics) { m.StatusWritten(2 * time.Second) },
+		`kubelet_orphaned_runtime_pods_total 1`:                  func(m *Metrics) { m.OrphanFound() },
+		`kubelet_started_user_namespaced_pods_total 1`:           func(m *Metrics) { m.SandboxRun("", true, 0, nil) },
+		`kubelet_started_user_namespaced_pods_errors_total 1`:    func(m *Metrics) { m.SandboxRun("", true, 0, failed) },
+		`kubelet_cgroup_manager_duration_seconds_sum{operation_type="create"} 2`: func(m *Metrics) {
+			done := m.CgroupOperation("create")
+			clock.Step(2 * time.Second)
+			done()
+		},
+		`kubelet_eviction_stats_age_seconds_sum{eviction_signal="memory.available"} 2`: func(m *Metrics) { m.EvictedBy("memory.available", 2*time.Second) },
+		`kubelet_image_garbage_collected_total{reason="age"} 1`:                        func(m *Metrics) { m.ImageRemoved("age") },
+		`kubelet_graceful_shutdown_start_time_seconds 5`:                               func(m *Metrics) { m.ShuttingDown(time.Unix(5, 0), time.Time{}) },
+		`kubelet_graceful_shutdown_end_time_seconds 6`:                                 func(m *Metrics) { m.ShuttingDown(time.Unix(5, 0), time.Unix(6, 0)) },
+		`storage_operation_duration_seconds_sum{migrated="false",operation_name="volume_mount",status="fail-unknown",volume_plugin="kubernetes.io/nfs"} 2`: func(m *Metrics) {
+			m.VolumeOperation("kubernetes.io/nfs", "volume_mount", 2*time.Second, failed)
+		},
+		`csi_operations_seconds_sum{driver_name="d",grpc_status_code="Unavailable",method_name="/v1.S/M",migrated="false"} 1`: func(m *Metrics) {
+			call(m.CSICalls("d"), status.Error(codes.Unavailable, "gone"))
+		},
+		`dra_grpc_operations_duration_seconds_sum{driver_name="d",grpc_status_code="OK",method_name="/v1.S/M"} 1`: func(m *Metrics) { call(m.DRACalls("d"), nil) },
+		`dra_operations_duration_seconds_sum{is_error="true",operation_name="PrepareResources"} 2`:                func(m *Metrics) { m.ClaimsHandled("PrepareResources", 2*time.Second, failed) },
+		`kubelet_image_volume_requested_total 2`:                                                                  func(m *Metrics) { m.ImageVolumes(2, nil) },
+		`kubelet_image_volume_mounted_succeed_total 2`:                                                            func(m *Metrics) { m.ImageVolumes(2, nil) },
+		`kubelet_image_volume_mounted_errors_total 2`:                                                             func(m *Metrics) { m.ImageVolumes(2, failed) },
+		`kubelet_device_plugin_registration_total{resource_name="a/b"} 1`:                                         func(m *Metrics) { m.PluginRegistered("a/b") },
+		`kubelet_device_plugin_alloc_duration_seconds_sum{resource_name="a/b"} 2`:                                 func(m *Metrics) { m.DevicesAllocated("a/b", 2*time.Second) },
+		`kubelet_cpu_manager_pinning_requests_total 1`:                                                            func(m *Metrics) { m.CPUsPinned(nil) },
+		`kubelet_cpu_manager_pinning_errors_total 1`:                                                              func(m *Metrics) { m.CPUsPinned(failed) },
+		`kubelet_memory_manager_pinning_requests_total 1`:                                                         func(m *Metrics) { m.MemoryPinned(nil) },
+		`kubelet_memory_manager_pinning_errors_total 1`:                                                           func(m *Metrics) { m.MemoryPinned(failed) },
+		`kubelet_topology_manager_admission_requests_total 1`:                                                     func(m *Metrics) { m.PodAligned(0, nil) },
+		`kubelet_topology_manager_admission_errors_total 1`:                                                       func(m *Metrics) { m.PodAligned(0, failed) },
+		`kubelet_topology_manager_admission_duration_ms_sum 1.5`:                                                  func(m *Metrics) { m.PodAligned(1500*time.Microsecond, nil) },
+		`kubelet_pod_resources_endpoint_requests_total{server_api_version="v1"} 1`:                                func(m *Metrics) { m.PodResourcesRequest("v1", "Get", nil) },
+		`kubelet_pod_resources_endpoint_requests_list{server_api_version="v1"} 1`:                                 func(m *Metrics) { m.PodResourcesRequest("v1", "List", nil) },
+		`kubelet_pod_resources_endpoint_errors_get_allocatable{server_api_version="v1"} 1`:                        func(m *Metrics) { m.PodResourcesRequest("v1", "GetAllocatableResources", failed) },
+	} {
+		m := New("n", 1, clock)
+		if before := scrape(t, m.Handler()); strings.Contains(before, line+"\n") {
+			t.Errorf("%s before the event", line)
+		}
+		event(m)
+		wants(t, scrape(t, m.Handler()), line)
+	}
+}
+
+// TestStartup: only a node that is created is measured, up to its being ready.
+func TestStartup(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Unix(1000, 0))
+	m := New("n", 1, clock)
+	s := m.Startup(time.Unix(990, 0))
+	step := func(do func()) { clock.Step(time.Second); do() }
+	step(s.Attempted)
+	step(s.Ready) // not registered: the Node existed
+	step(s.Attempted)
+	step(s.Registered)
+	step(s.Ready)
+	step(s.Ready)
+	wants(t, scrape(t, m.Handler()),
+		`kubelet_node_startup_pre_kubelet_duration_seconds 10`, `kubelet_node_startup_pre_registration_duration_seconds 1`,
+		`kubelet_node_startup_registration_duration_seconds 3`, `kubelet_node_startup_post_registration_duration_seconds 1`,
+		`kubelet_node_startup_duration_seconds 15`)
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (r roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+func TestRequests(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Unix(1000, 0))
+	r := NewRequests(clock)
+	transport := r.Wrap(roundTrip(func(request *http.Request) (*http.Response, error) {
+		clock.Step(2 * time.Second)
+		if request.Method == http.MethodDelete {
+			return nil, errors.New("no connection")
+		}
+		return &http.Response{StatusCode: http.StatusConflict}, nil
+	}))
+	for _, method := range []string{http.MethodPut, http.MethodDelete} {
+		request := httptest.NewRequest(method, "https://api:6443/x", strings.NewReader("12345"))
+		if response, err := transport.RoundTrip(request); err == nil && response.StatusCode != http.StatusConflict {
+			t.Errorf("%s: %d", method, response.StatusCode)
+		}
+	}
+	wants(t, scrape(t, HandlerFor(r)),
+		`rest_client_requests_total{code="409",host="api:6443",method="PUT"} 1`,
+		`rest_client_requests_total{code="<error>",host="api:6443",method="DELETE"} 1`,
+		`rest_client_request_duration_seconds_sum{host="api:6443",verb="PUT"} 2`,
+		`rest_client_request_size_bytes_sum{host="api:6443",verb="PUT"} 5`)
+}
+
 func TestProbes(t *testing.T) {
 	m := New("n", 1, testingclock.NewFakeClock(time.Unix(1000, 0)))
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
@@ -124,12 +233,20 @@ func TestState(t *testing.T) {
 	state := State{
 		RunningPods: 2, Containers: map[string]int{"running": 3}, DesiredPods: [2]int{4, 1}, ActivePods: [2]int{3, 1}, MirrorPods: 1,
 		Now: time.Unix(1000, 0), ServerCertificate: time.Unix(1060, 0), Volumes: []statsapi.VolumeStats{volume, volume},
+		WorkingPods:    map[WorkingPod]int{{"terminating", "orphan", "true"}: 2},
+		MountedVolumes: map[string]int{"kubernetes.io/secret": 3}, WantedVolumes: map[string]int{"kubernetes.io/secret": 4},
+		SharedCPUs: 2, ExclusiveCPUs: 6, PendingResizes: map[PendingResize]int{{"deferred", "high"}: 2}, ResizingPods: 3, ProtectedMin: 8, ProtectedLow: 9, Claims: map[string]int{"<any>": 1, "d": 1},
 		Logs: []LogUsage{{UID: "u", Namespace: "ns", Pod: "p", Container: "c", Bytes: 5}},
 	}
 	wants(t, scrape(t, HandlerFor(NewStateCollector(func() State { return state }))),
 		`kubelet_running_pods 2`, `kubelet_running_containers{container_state="running"} 3`,
 		`kubelet_desired_pods{static=""} 4`, `kubelet_desired_pods{static="true"} 1`, `kubelet_active_pods{static=""} 3`, `kubelet_mirror_pods 1`,
-		`kubelet_certificate_manager_server_ttl_seconds 60`,
+		`kubelet_certificate_manager_server_ttl_seconds 60`, `kubelet_certificate_manager_client_ttl_seconds +Inf`,
+		`kubelet_working_pods{config="orphan",lifecycle="terminating",static="true"} 2`,
+		`volume_manager_total_volumes{plugin_name="kubernetes.io/secret",state="actual_state_of_world"} 3`,
+		`volume_manager_total_volumes{plugin_name="kubernetes.io/secret",state="desired_state_of_world"} 4`,
+		`kubelet_pod_pending_resizes{priority_bucket="high",reason="deferred"} 2`, `kubelet_pod_in_progress_resizes 3`, `kubelet_memory_qos_node_memory_min_bytes 8`, `kubelet_memory_qos_node_memory_low_bytes 9`, `kubelet_cpu_manager_shared_pool_size_millicores 2000`, `kubelet_cpu_manager_exclusive_cpu_allocation_count 6`,
+		`dra_resource_claims_in_use{driver_name="<any>"} 1`, `dra_resource_claims_in_use{driver_name="d"} 1`,
 		`kubelet_volume_stats_used_bytes{namespace="ns",persistentvolumeclaim="data"} 7`,
 		`kubelet_container_log_filesystem_used_bytes{container="c",namespace="ns",pod="p",uid="u"} 5`)
 }

@@ -113,8 +113,13 @@ func (c countedRuntime) RunPodSandbox(ctx context.Context, config *runtimeapi.Po
 	id, err := c.RuntimeService.RunPodSandbox(ctx, config, handler)
 	took := c.metrics.clock.Since(start)
 	c.metrics.Operation("run_podsandbox", took, err)
-	c.metrics.SandboxRun(handler, took, err)
+	c.metrics.SandboxRun(handler, hasUserNamespace(config), took, err)
 	return id, err
+}
+
+func hasUserNamespace(config *runtimeapi.PodSandboxConfig) bool {
+	users := config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions()
+	return users != nil && users.Mode == runtimeapi.NamespaceMode_POD
 }
 
 func (c countedRuntime) StopPodSandbox(ctx context.Context, id string) error {

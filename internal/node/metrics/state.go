@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -20,13 +21,38 @@ type State struct {
 	// DesiredPods are all pods of the node, and ActivePods those that have not ended. Static pods are counted apart.
 	DesiredPods, ActivePods [2]int
 	MirrorPods              int
-	EphemeralContainers     int
+	// WorkingPods are the pods that the agent works on.
+	WorkingPods map[WorkingPod]int
+	// MountedVolumes and WantedVolumes are the numbers of volumes of running pods by plugin, such as "kubernetes.io/secret".
+	MountedVolumes, WantedVolumes map[string]int
+	// SharedCPUs are those of containers without CPUs of their own, and ExclusiveCPUs those of the others. Both are 0 without
+	// the policy static.
+	SharedCPUs, ExclusiveCPUs int
+	// ProtectedMin and ProtectedLow are the bytes of memory that Guaranteed, and Burstable, pods have protected.
+	ProtectedMin, ProtectedLow int64
+	// PendingResizes are the pods whose resize waits or was refused, and ResizingPods those that are being resized.
+	PendingResizes map[PendingResize]int
+	ResizingPods   int
+	// Claims are the numbers of prepared ResourceClaims by driver; "<any>" is the number of all.
+	Claims              map[string]int
+	EphemeralContainers int
 	// ServerCertificate is when the certificate of the server expires; zero if it is unknown.
 	ServerCertificate time.Time
 	Now               time.Time
 	// Volumes are those with a claim, and Logs those of containers.
 	Volumes []statsapi.VolumeStats
 	Logs    []LogUsage
+}
+
+// PendingResize is a class of pods whose resize is not done. Reason is "deferred" or "infeasible", and Priority is a class of
+// priorities, such as "normal".
+type PendingResize struct{ Reason, Priority string }
+
+// WorkingPod is a class of pods.
+type WorkingPod struct {
+	// Lifecycle is "sync", "terminating" or "terminated", and Config is "desired", "orphan" or "runtime_only".
+	// Static is "true" for static pods, and "unknown" for pods that only the runtime has.
+	Lifecycle, Config, Static string
 }
 
 // LogUsage is what the logs of a container use.
@@ -55,6 +81,16 @@ var (
 	mirrorPods        = description("kubelet_mirror_pods", "The number of mirror pods the kubelet will try to create (one per admitted static pod)")
 	ephemeral         = description("kubelet_managed_ephemeral_containers", "Current number of ephemeral containers in pods managed by this kubelet.")
 	serverTTL         = description("kubelet_certificate_manager_server_ttl_seconds", "Gauge of the shortest TTL (time-to-live) of the Kubelet's serving certificate. The value is in seconds until certificate expiry (negative if already expired). If serving certificate is invalid or unused, the value will be +INF.")
+	clientTTL         = description("kubelet_certificate_manager_client_ttl_seconds", "Seconds until the agent's client certificate expires; +Inf, because the agent uses none.")
+	workingPods       = description("kubelet_working_pods", "Number of pods that the agent works on, by lifecycle, and by whether they are desired, orphaned, or known to the runtime only.", "lifecycle", "config", "static")
+	totalVolumes      = description("volume_manager_total_volumes", "Number of volumes of the node's pods.", "plugin_name", "state")
+	sharedCPUs        = description("kubelet_cpu_manager_shared_pool_size_millicores", "The CPUs that containers without CPUs of their own share, in millicores.")
+	exclusiveCPUs     = description("kubelet_cpu_manager_exclusive_cpu_allocation_count", "The number of CPUs that containers have of their own.")
+	protectedMin      = description("kubelet_memory_qos_node_memory_min_bytes", "Memory of Guaranteed pods, in bytes, that the kernel never reclaims (memory.min).")
+	protectedLow      = description("kubelet_memory_qos_node_memory_low_bytes", "Memory of Burstable pods, in bytes, that the kernel reclaims last (memory.low).")
+	pendingResizes    = description("kubelet_pod_pending_resizes", "Number of pods whose resize is deferred or infeasible, by reason and by class of priority.", "reason", "priority_bucket")
+	resizingPods      = description("kubelet_pod_in_progress_resizes", "Number of pods that are being resized.")
+	claimsInUse       = description("dra_resource_claims_in_use", "The number of prepared ResourceClaims by driver; <any> is that of all, since a claim may use several drivers.", "driver_name")
 	logBytes          = description("kubelet_container_log_filesystem_used_bytes", "Bytes used by the container's logs on the filesystem.", "uid", "namespace", "pod", "container")
 )
 
@@ -95,6 +131,26 @@ func (c stateCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(mirrorPods, float64(s.MirrorPods))
 	gauge(ephemeral, float64(s.EphemeralContainers))
+	for class, n := range s.WorkingPods {
+		gauge(workingPods, float64(n), class.Lifecycle, class.Config, class.Static)
+	}
+	for state, byPlugin := range map[string]map[string]int{"actual_state_of_world": s.MountedVolumes, "desired_state_of_world": s.WantedVolumes} {
+		for plugin, n := range byPlugin {
+			gauge(totalVolumes, float64(n), plugin, state)
+		}
+	}
+	gauge(sharedCPUs, float64(s.SharedCPUs*1000))
+	gauge(exclusiveCPUs, float64(s.ExclusiveCPUs))
+	for class, n := range s.PendingResizes {
+		gauge(pendingResizes, float64(n), class.Reason, class.Priority)
+	}
+	gauge(resizingPods, float64(s.ResizingPods))
+	gauge(protectedMin, float64(s.ProtectedMin))
+	gauge(protectedLow, float64(s.ProtectedLow))
+	for driver, n := range s.Claims {
+		gauge(claimsInUse, float64(n), driver)
+	}
+	gauge(clientTTL, math.Inf(1))
 	if !s.ServerCertificate.IsZero() {
 		gauge(serverTTL, s.ServerCertificate.Sub(s.Now).Seconds())
 	}

@@ -29,6 +29,8 @@ const (
 	StopContainer Kind = "StopContainer"
 	// StopSandbox kills what is left in a sandbox and frees its network.
 	StopSandbox Kind = "StopSandbox"
+	// DetachContent detaches the mounts of content of the API, ahead of Release.
+	DetachContent Kind = "DetachContent"
 	// Release gives up the claims, the volumes and the cgroup of a pod without running containers.
 	Release Kind = "Release"
 	// RemoveContainer removes one run of a container and its log.

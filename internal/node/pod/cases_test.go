@@ -47,6 +47,11 @@ func (in Input) with(run runtime.Container) Input {
 	return in
 }
 
+func onFailure(in Input) Input {
+	in.Pod.Spec.RestartPolicy = v1.RestartPolicyOnFailure
+	return in
+}
+
 func runningRun(name string) runtime.Container {
 	return runtime.Container{Name: name, State: runtime.Running, StartedAt: caseTime.Add(-time.Minute)}
 }
@@ -146,6 +151,16 @@ func TestDecisions(t *testing.T) {
 			events:  []string{"Normal Killing Container app failed liveness probe, will be restarted"},
 		},
 		{
+			name:    "a container that exits with 0 after a failed probe",
+			in:      onFailure(scene(app)).with(exitedRun("app", 0)).remembering("app-0", RunMemory{Startup: new(false), Deadline: caseTime}),
+			actions: []string{"StartContainer/app"},
+		},
+		{
+			name:    "a container that exits with 0 before it is stopped for a failed probe",
+			in:      onFailure(scene(app)).with(exitedRun("app", 0)).remembering("app-0", RunMemory{Startup: new(false)}),
+			actions: []string{"StopSandbox/s", "DetachContent/"},
+		},
+		{
 			name:    "a failed startup probe in a pod that never restarts",
 			in:      never(scene(app)).with(runningRun("app")).remembering("app-0", RunMemory{Startup: new(false)}),
 			actions: []string{"StopContainer/app-0 in 30s"},
@@ -166,7 +181,7 @@ func TestDecisions(t *testing.T) {
 		{
 			name:    "a failed start counts as a run",
 			in:      never(scene(app)).with(runtime.Container{Name: "app", State: runtime.Exited, ExitCode: 128, FinishedAt: caseTime}).remembering("app-0", RunMemory{StartFailed: true}),
-			actions: []string{"StopSandbox/s"},
+			actions: []string{"StopSandbox/s", "DetachContent/"},
 		},
 		{
 			name:    "deletion: preStop first",
@@ -203,7 +218,7 @@ func TestDecisions(t *testing.T) {
 		{
 			name:    "a completed pod stops its sandbox",
 			in:      never(scene(app)).with(runtime.Container{Name: "app", State: runtime.Exited, StartedAt: caseTime}),
-			actions: []string{"StopSandbox/s"},
+			actions: []string{"StopSandbox/s", "DetachContent/"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

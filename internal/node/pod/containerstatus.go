@@ -202,7 +202,7 @@ func (d *decision) setWaiting(c *v1.Container, kind containerType, runs []runtim
 		waiting = &v1.ContainerStateWaiting{Reason: failure.Reason, Message: failure.Message}
 	case past:
 		waiting = &v1.ContainerStateWaiting{Reason: reasonRestartingAll, Message: messageRestartingAll}
-	case len(runs) == 0 || runs[0].State != runtime.Exited || kind == ephemeralContainer || !shouldRestart(d.Pod, c, runs[0]):
+	case len(runs) == 0 || runs[0].State != runtime.Exited || kind == ephemeralContainer || !d.shouldRestart(c, runs[0]):
 		return
 	default:
 		delay, _ := restartDelay(c, runs[0])
@@ -214,6 +214,9 @@ func (d *decision) setWaiting(c *v1.Container, kind containerType, runs []runtim
 			}
 		case failed:
 			waiting = &v1.ContainerStateWaiting{Reason: failure.Reason, Message: failure.Message}
+		case d.isReplaced(c, runs[0]) && d.Memory.StoppingSince.IsZero() && d.ended() == nil && !IsOver(d.Pod.Status.Phase):
+			// The API does not let a container run again that it knows to have ended for good.
+			waiting = &v1.ContainerStateWaiting{Reason: reasonCreating}
 		default:
 			return
 		}

@@ -115,7 +115,9 @@ type Memory struct {
 	ClaimsReady    bool
 	ClaimsReleased bool
 	Released       bool
-	Cleaned        bool
+	// ContentDetached is set by DetachContent.
+	ContentDetached bool
+	Cleaned         bool
 	// PreparedFor identifies the pod's metadata that its volumes show.
 	PreparedFor string
 	// StoppingSince is when the pod began to stop, or began again.
@@ -332,7 +334,7 @@ func (d *decision) allDone() bool {
 	for i := range d.Pod.Spec.Containers {
 		c := &d.Pod.Spec.Containers[i]
 		latest, ok := d.Runtime.Latest(c.Name)
-		if !ok || d.isInFlight(StartContainer, c.Name) || latest.State != runtime.Exited || d.isPast(latest) || shouldRestart(d.Pod, c, latest) {
+		if !ok || d.isInFlight(StartContainer, c.Name) || latest.State != runtime.Exited || d.isPast(latest) || d.shouldRestart(c, latest) {
 			return false
 		}
 	}

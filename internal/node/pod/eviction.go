@@ -115,10 +115,22 @@ func (d *decision) evictionGrace(grace time.Duration) time.Duration {
 	return override
 }
 
-// disruption returns the condition DisruptionTarget of a pod that failed because it was evicted, or nil.
+// succeededEvicted reports whether the containers of a pod ended with the exit code 0 after the pod was evicted. It has then
+// succeeded, as in kubelets.
+func (d *decision) succeededEvicted(s *v1.PodStatus) bool {
+	return d.Memory.Evicted != nil && d.Memory.Expired == nil && s.Phase == v1.PodSucceeded
+}
+
+// disruption returns the condition DisruptionTarget of a pod that is over because it was evicted, or nil.
 func (d *decision) disruption(s *v1.PodStatus) *v1.PodCondition {
 	e := d.Memory.Evicted
-	if e == nil || !e.Disrupts || s.Phase != v1.PodFailed || s.Reason != e.Reason {
+	if e == nil || !e.Disrupts {
+		return nil
+	}
+	failed := s.Phase == v1.PodFailed && s.Reason == e.Reason
+	// A pod that is over in the API had succeeded before, unless it has the condition.
+	succeeded := d.succeededEvicted(s) && (!IsOver(d.Pod.Status.Phase) || conditionOf(d.Old.Conditions, v1.DisruptionTarget) != nil)
+	if !failed && !succeeded {
 		return nil
 	}
 	c := v1.PodCondition{

@@ -40,6 +40,7 @@ type fakeCRI struct {
 	usage      uint64            // of memory, by each container
 	calls      []string          // calls that change state
 	configs    map[string]string // of sandboxes and containers, by ID
+	podMemory  podMemory
 }
 
 type fakeContainer struct {
@@ -222,6 +223,12 @@ type fakeNode struct {
 	hook    func(ctx context.Context) (string, error)
 }
 
+// podMemory is what Memory returns of the pod's cgroup.
+type podMemory struct {
+	used  uint64
+	limit int64
+}
+
 func (n fakeNode) Prepare(context.Context, *v1.Pod) error { return n.note("Prepare") }
 
 func (n fakeNode) Mounts(context.Context, *v1.Pod, *v1.Container, []*runtimeapi.KeyValue) ([]*runtimeapi.Mount, error) {
@@ -233,6 +240,8 @@ func (n fakeNode) Devices(*v1.Pod, *v1.Container) ([]*runtimeapi.Device, error) 
 }
 
 func (n fakeNode) Groups(*v1.Pod) []int64 { return n.groups }
+
+func (n fakeNode) DetachContent(types.UID) error { return n.note("DetachContent") }
 
 func (n fakeNode) Teardown(context.Context, types.UID) error { return n.note("Teardown") }
 
@@ -249,9 +258,11 @@ func (n fakeNode) Run(ctx context.Context, _ *v1.Pod, _ *v1.Container, _ string,
 }
 
 func (n fakeNode) Ensure(*v1.Pod) (string, error) { return "/pods/u", n.note("Ensure") }
-func (n fakeNode) Count(*v1.Pod) error            { return nil }
 func (n fakeNode) Grow(*v1.Pod) (string, error)   { return "/pods/u", n.note("Grow") }
-func (n fakeNode) Remove(types.UID) error         { return n.note("Remove") }
+func (n fakeNode) Memory(*v1.Pod) (uint64, int64, error) {
+	return n.podMemory.used, n.podMemory.limit, n.fail["Memory"]
+}
+func (n fakeNode) Remove(types.UID) error { return n.note("Remove") }
 
 // fakeUsers replaces the user namespaces of the node.
 type fakeUsers struct{ *fakeNode }

@@ -44,6 +44,11 @@ type Volumes interface {
 	// those in its security context. Prepare must have succeeded.
 	Groups(pod *v1.Pod) []int64
 
+	// DetachContent detaches the mounts of a pod whose containers have exited that only show content of the API, and ends
+	// the updates of content. Teardown would do the same. It is a method of its own because the kernel takes long, and
+	// these mounts may go while the sandbox still stops.
+	DetachContent(uid types.UID) error
+
 	// Teardown unmounts and removes all volumes of a pod whose containers have exited. It reads
 	// what to remove from disk, so that it works for pods that the API no longer has.
 	Teardown(ctx context.Context, uid types.UID) error
@@ -246,13 +251,14 @@ type Handlers interface {
 
 // Cgroups manages the pod-level cgroups.
 type Cgroups interface {
-	// Count counts the pod among those that have, or will get, a cgroup: classes of pods have CPU shares by their sum.
-	Count(pod *v1.Pod) error
 	// Ensure creates the pod's cgroup with its limits and returns its path, for the sandbox's
 	// cgroup parent; "" if the node has no pod-level cgroups.
 	Ensure(pod *v1.Pod) (string, error)
 	// Grow is like Ensure, but does not lower a limit.
 	Grow(pod *v1.Pod) (string, error)
+	// Memory returns how much memory the pod's containers use together, and the limit of the pod's cgroup. The limit is
+	// negative if there is none, and 0 if the node has no pod-level cgroups.
+	Memory(pod *v1.Pod) (used uint64, limit int64, err error)
 	// Remove removes the pod's cgroup. A missing one is not an error.
 	Remove(uid types.UID) error
 }

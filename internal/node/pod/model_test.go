@@ -341,6 +341,9 @@ func (w *world) launch(a Action) *flying {
 		f.steps = []func(){func() { w.stopContainer(a) }}
 	case RemoveContainer:
 		f.steps = []func(){func() { w.removeContainer(a) }}
+	case DetachContent:
+		w.checkNoneRuns()
+		f.apply = func(m *Memory) { m.ContentDetached = true }
 	case Release:
 		f.steps = []func(){w.checkRelease, func() { w.prepared = false }}
 		f.apply = func(m *Memory) { m.ClaimsReleased, m.Released = true, true }
@@ -368,10 +371,14 @@ func (w *world) createSandbox(a Action) {
 	}
 }
 
-func (w *world) checkRelease() {
+func (w *world) checkNoneRuns() {
 	if w.anyRunning() {
-		w.problem("released while a container runs")
+		w.problem("volumes taken away while a container runs")
 	}
+}
+
+func (w *world) checkRelease() {
+	w.checkNoneRuns()
 	for _, s := range w.runtime.Sandboxes {
 		if s.Ready {
 			w.problem("released while a sandbox is ready")

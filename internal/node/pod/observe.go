@@ -16,6 +16,16 @@ type Observer interface {
 	PodSynced(operation string, took time.Duration)
 	// PodStarted counts a pod that runs.
 	PodStarted(sinceSeen, sinceCreated time.Duration)
+	// PodStartedSLI counts such a pod without the time for images and init containers, unless it has data of its own.
+	PodStartedSLI(took time.Duration, hostNetwork bool)
+	// WorkerStarted counts a worker of a pod with a number of containers.
+	WorkerStarted(sinceSeen time.Duration, containers int)
+	// StatusWritten counts a status that the API has.
+	StatusWritten(sinceChange time.Duration)
+	// OrphanFound counts a pod that only the runtime has.
+	OrphanFound()
+	// ImageVolumes counts the image volumes of a container; err is why it cannot get them.
+	ImageVolumes(count int, err error)
 	// ContainerStart counts the start of a container; reason is why it failed.
 	ContainerStart(containerType, reason string)
 	// ContainerTerminated counts the end of a container.
@@ -54,7 +64,7 @@ func (w *Worker) observeStatus(pod *v1.Pod, before, after *v1.PodStatus) {
 		return
 	}
 	if before.Phase == v1.PodPending && after.Phase == v1.PodRunning {
-		observer.PodStarted(w.parts.Clock.Since(w.firstSeen), w.parts.Clock.Since(pod.CreationTimestamp.Time))
+		w.observeRunning(pod, after)
 	}
 	for _, ended := range terminations(before, after) {
 		observer.ContainerTerminated(ended.containerType, ended.state.ExitCode, ended.state.Reason)
@@ -72,6 +82,13 @@ func (w *Worker) observeRemoved() {
 func (w *Worker) observeStart(t task, err error) {
 	if w.parts.Observer != nil {
 		w.parts.Observer.ContainerStart(metricTypeOf(t.pod, t.Container), startReason(err))
+	}
+}
+
+// observeImageVolumes counts image volumes of a container.
+func (w *Worker) observeImageVolumes(count int, err error) {
+	if w.parts.Observer != nil {
+		w.parts.Observer.ImageVolumes(count, err)
 	}
 }
 

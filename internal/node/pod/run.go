@@ -231,7 +231,7 @@ func (d *decision) keepRunning(c *v1.Container, sandbox runtime.Sandbox) {
 	case run.SandboxID != sandbox.ID && isInit(d.Pod, c.Name), d.isPast(run):
 		// In a new sandbox, initialization starts over; in a new life, all does.
 		d.start(c, run.Attempt+1, 0)
-	case shouldRestart(d.Pod, c, run):
+	case d.shouldRestart(c, run):
 		d.restart(c, run)
 	}
 }

@@ -97,10 +97,18 @@ func neverRestarts(pod *v1.Pod, c *v1.Container) bool {
 	return pod.Spec.RestartPolicy == v1.RestartPolicyNever
 }
 
-// shouldRestart reports whether an exited container is restarted: by policy, or because its
-// definition changed.
-func shouldRestart(pod *v1.Pod, c *v1.Container, ended runtime.Container) bool {
-	return restarts(pod, c, ended.ExitCode) || changed(c, ended)
+// shouldRestart reports whether an exited container is restarted: by policy, or because its run is replaced.
+func (d *decision) shouldRestart(c *v1.Container, ended runtime.Container) bool {
+	return restarts(d.Pod, c, ended.ExitCode) || d.isReplaced(c, ended)
+}
+
+// isReplaced reports whether another run follows, whatever the exit code of this one: the container's definition changed, or it
+// was stopped because its liveness or startup probe failed. As in the kubelet, a container that handles the stop signal and exits
+// with 0 then has not succeeded, even with the policy OnFailure.
+func (d *decision) isReplaced(c *v1.Container, run runtime.Container) bool {
+	memory := d.Memory.Runs[run.ID]
+	unhealthy := !memory.Deadline.IsZero() && (isFalse(memory.Liveness) || isFalse(memory.Startup))
+	return changed(c, run) || unhealthy && !neverRestarts(d.Pod, c)
 }
 
 // changed reports whether the container's definition changed, since the run was created, in a way

@@ -5,7 +5,6 @@ package pod
 
 import (
 	"context"
-	"os"
 
 	"github.com/kindred-project/kindred/internal/mounts"
 )
@@ -18,8 +17,10 @@ import (
 // volume.Manager.RemoveOrphans).
 func (w *Worker) clean(_ context.Context, t task) func(*Memory) {
 	layout := w.parts.Host.Layout
-	_ = mounts.RemoveAll(layout.PodDir(t.pod.UID))
-	_ = os.RemoveAll(layout.PodLogsDir(t.pod.Namespace, t.pod.Name, t.pod.UID))
+	// The directory of the pod is what makes its logs the agent's.
+	if layout.RemovePodLogs(layout.PodLogsDir(t.pod.Namespace, t.pod.Name, t.pod.UID)) == nil {
+		_ = mounts.RemoveAll(layout.PodDir(t.pod.UID))
+	}
 	w.parts.Runtime.Forget(t.pod.UID)
 	return func(m *Memory) { m.Cleaned = true }
 }

@@ -6,7 +6,6 @@ package pod
 import (
 	"context"
 	"fmt"
-	"os"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -57,7 +56,7 @@ func (w *Worker) runSandbox(ctx context.Context, t task) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
+	if err := w.parts.Host.Layout.MakePodLogsDir(t.pod.Namespace, t.pod.Name, t.pod.UID); err != nil {
 		return fmt.Errorf("create the pod's log directory: %w", err)
 	}
 	sandbox, err := w.parts.Runtime.Service().RunPodSandbox(ctx, config, handler)

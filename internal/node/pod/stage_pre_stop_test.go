@@ -36,21 +36,31 @@ func TestPreStop(t *testing.T) {
 	}
 }
 
-// TestPreStopDeadline cancels a hook that takes longer than the grace period.
+// TestPreStopDeadline: a hook that takes longer than the grace period is not cancelled before its container is killed.
 func TestPreStopDeadline(t *testing.T) {
 	s := newStageTest(t, hookedPod())
 	s.running()
-	cancelled := make(chan struct{})
+	cancelled, stopped := make(chan struct{}), make(chan struct{})
 	s.node.hook = func(ctx context.Context) (string, error) {
 		for !s.clock.HasWaiters() { // the stage waits for the deadline
 			runtime.Gosched()
 		}
 		s.clock.Step(time.Second)
+		<-stopped
+		for !s.clock.HasWaiters() {
+			runtime.Gosched()
+		}
+		s.clock.Step(minGrace - 1)
+		if ctx.Err() != nil {
+			t.Error("the hook was cancelled while its container could still run")
+		}
+		s.clock.Step(1)
 		<-ctx.Done()
 		close(cancelled)
 		return "", ctx.Err()
 	}
 	s.do(Action{Kind: PreStop, Container: "c", ID: "c-0", Deadline: caseTime.Add(time.Second)})
+	close(stopped)
 	<-cancelled
 	if events := s.takeEvents(); !s.memory.Runs["c-0"].PreStopped || len(events) > 0 {
 		t.Errorf("memory %+v, events %v", s.memory.Runs["c-0"], events)

@@ -6,12 +6,13 @@ package pod
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
@@ -81,7 +82,7 @@ func (t resizeTarget) memoryGrowth() int64 { return t.want.MemoryLimit - t.have.
 
 // resizeContainers resizes the targets in order. If one fails, it returns those resized before.
 func (w *Worker) resizeContainers(ctx context.Context, pod *v1.Pod, targets []resizeTarget) (done []resizeTarget, err error) {
-	if err := w.checkUsage(ctx, targets); err != nil {
+	if err := w.checkUsage(ctx, pod, targets); err != nil {
 		return nil, err
 	}
 	if _, err := w.parts.Cgroups.Grow(pod); err != nil {
@@ -101,12 +102,15 @@ func (w *Worker) resizeContainers(ctx context.Context, pod *v1.Pod, targets []re
 	return done, err
 }
 
-// checkUsage fails if a container uses more memory than its new limit allows. Setting that limit
-// would have the kernel kill it.
-func (w *Worker) checkUsage(ctx context.Context, targets []resizeTarget) error {
-	var errs []error
+// checkUsage fails if a container, or the pod, uses more memory than its new limit allows. Setting that limit would have
+// the kernel kill a process.
+func (w *Worker) checkUsage(ctx context.Context, pod *v1.Pod, targets []resizeTarget) error {
+	errs, err := w.checkPodUsage(pod)
+	if err != nil {
+		return err
+	}
 	for _, t := range targets {
-		if t.want.MemoryLimit == 0 || t.have.MemoryLimit != 0 && t.want.MemoryLimit >= t.have.MemoryLimit {
+		if !lowers(t.want.MemoryLimit, t.have.MemoryLimit) {
 			continue
 		}
 		stats, err := w.parts.Runtime.Service().ContainerStats(ctx, t.id)
@@ -123,7 +127,26 @@ func (w *Worker) checkUsage(ctx context.Context, targets []resizeTarget) error {
 		}
 	}
 	if len(errs) > 0 {
-		return fmt.Errorf("cannot decrease memory limits: %w", errors.Join(errs...))
+		return fmt.Errorf("cannot decrease memory limits: %w", utilerrors.NewAggregate(errs))
 	}
 	return nil
 }
+
+// checkPodUsage returns an error in a list if the pod's containers together use more than the new limit of its cgroup.
+func (w *Worker) checkPodUsage(pod *v1.Pod) (errs []error, err error) {
+	if !criconfig.IsLimited(pod, v1.ResourceMemory) {
+		return nil, nil
+	}
+	used, limit, err := w.parts.Cgroups.Memory(pod)
+	if err != nil {
+		return nil, fmt.Errorf("unable to read memory usage for pod %q: %w", klog.KObj(pod), err)
+	}
+	want := criconfig.PodSize(pod).MemoryLimit
+	if limit == 0 || !lowers(want, max(limit, 0)) || used < uint64(want) {
+		return nil, nil
+	}
+	return []error{fmt.Errorf("attempting to set pod memory limit (%d) below current usage (%d)", want, used)}, nil
+}
+
+// lowers reports whether a limit of memory is lower than the one before. 0 is no limit.
+func lowers(want, have int64) bool { return want != 0 && (have == 0 || want < have) }

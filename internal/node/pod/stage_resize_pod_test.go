@@ -21,6 +21,7 @@ func TestResizePod(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		usage  uint64
+		pod    podMemory
 		refuse string
 		calls  []string
 		failed string
@@ -30,6 +31,14 @@ func TestResizePod(t *testing.T) {
 		}},
 		{name: "memory in use", usage: 33 << 20,
 			failed: `cannot decrease memory limits: attempting to set container "less" memory limit (33554432) below current usage (34603008)`},
+		{name: "memory of the pod in use", usage: 1, pod: podMemory{used: 160 << 20, limit: 192 << 20},
+			failed: `cannot decrease memory limits: attempting to set pod memory limit (167772160) below current usage (167772160)`},
+		{name: "a limit of the pod is new", usage: 33 << 20, pod: podMemory{used: 161 << 20, limit: -1},
+			failed: `cannot decrease memory limits: [attempting to set pod memory limit (167772160) below current usage (168820736), ` +
+				`attempting to set container "less" memory limit (33554432) below current usage (34603008)]`},
+		{name: "the limit of the pod grows", usage: 1, pod: podMemory{used: 161 << 20, limit: 128 << 20}, calls: []string{
+			"Grow", "UpdateContainerResources less-0 32Mi", "UpdateContainerResources more-0 128Mi", "Ensure",
+		}},
 		{name: "refused", refuse: "UpdateContainerResources more-0",
 			calls:  []string{"Grow", "UpdateContainerResources less-0 32Mi", "UpdateContainerResources more-0 128Mi"},
 			failed: "refused"},
@@ -46,6 +55,7 @@ func TestResizePod(t *testing.T) {
 			s.takeEvents()
 			s.pod = pod.DeepCopy()
 			s.pod.Spec.Containers[0].Resources, s.pod.Spec.Containers[1].Resources = requirements("1", "128Mi"), requirements("1", "32Mi")
+			s.cri.podMemory = test.pod
 			s.cri.usage, s.cri.fail[test.refuse] = test.usage, errors.New("refused")
 
 			s.do(Action{Kind: ResizePod})

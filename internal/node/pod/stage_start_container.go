@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
@@ -83,7 +85,7 @@ func (w *Worker) tryStart(ctx context.Context, t task) error {
 		return err
 	}
 	c := containerOf(t.pod, t.Container)
-	image, err := w.parts.Images.EnsurePresent(ctx, t.pod, c, sandboxConfig)
+	image, err := w.ensureImage(ctx, t.pod, c, sandboxConfig)
 	if err != nil {
 		return err
 	}
@@ -105,6 +107,7 @@ func (w *Worker) tryStart(ctx context.Context, t task) error {
 	uncancelled := context.WithoutCancel(ctx)
 	service := w.parts.Runtime.Service()
 	id, err := service.CreateContainer(uncancelled, sandbox.ID, config, sandboxConfig)
+	w.observeImageVolumes(len(volumeImages), err)
 	if err != nil {
 		return &startError{reason: reasonCreate, err: err}
 	}
@@ -113,11 +116,26 @@ func (w *Worker) tryStart(ctx context.Context, t task) error {
 	if err := w.awaitNetwork(ctx, t.pod, sandbox); err != nil {
 		return &startError{reason: reasonRun, err: err}
 	}
+	w.linkLog(ctx, t, id)
 	if err := service.StartContainer(uncancelled, id); err != nil {
 		return &startError{reason: reasonRun, err: err, run: id}
 	}
 	w.event(t.pod, t.Container, v1.EventTypeNormal, "Started", "Container started")
 	return nil
+}
+
+// linkLog makes the link to the log of a run, which only log shippers need. It is made before the run starts, so that no crash
+// leaves a run without it.
+func (w *Worker) linkLog(ctx context.Context, t task, id string) {
+	layout := w.parts.Host.Layout
+	link := layout.Link(t.pod.Namespace, t.pod.Name, t.Container, id)
+	if link == "" {
+		return
+	}
+	log := filepath.Join(layout.PodLogsDir(t.pod.Namespace, t.pod.Name, t.pod.UID), layout.ContainerLog(t.Container, t.Attempt))
+	if err := os.Symlink(log, link); err != nil && !errors.Is(err, fs.ErrExist) {
+		klog.FromContext(ctx).Error(err, "Log shippers do not find the log of a container", "pod", klog.KObj(t.pod), "container", t.Container)
+	}
 }
 
 // volumeImages makes the images of the container's image volumes present (KEP-4639) and returns
@@ -132,8 +150,9 @@ func (w *Worker) volumeImages(ctx context.Context, pod *v1.Pod, c *v1.Container,
 		}
 		// The container has no name, so that events about the image are recorded on the pod.
 		wanted := &v1.Container{Image: volume.Image.Reference, ImagePullPolicy: volume.Image.PullPolicy}
-		image, err := w.parts.Images.EnsurePresent(ctx, pod, wanted, sandbox)
+		image, err := w.ensureImage(ctx, pod, wanted, sandbox)
 		if err != nil {
+			w.observeImageVolumes(1, err)
 			return nil, err
 		}
 		ids[volume.Image.Reference] = image.Ref

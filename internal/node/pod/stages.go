@@ -29,7 +29,8 @@ var stages = []stage{
 	{kind: PreStop, run: (*Worker).preStop},
 	{kind: StopContainer, run: (*Worker).stopContainer, changes: true},
 	{kind: StopSandbox, run: (*Worker).stopSandbox, finish: true, changes: true},
-	{kind: Release, run: (*Worker).release}, // then the pod may leave the API
+	{kind: DetachContent, run: (*Worker).detachContent}, // meanwhile
+	{kind: Release, run: (*Worker).release},             // then the pod may leave the API
 
 	// Remove, once the API no longer has the pod. Old runs and sandboxes are removed earlier.
 	{kind: RemoveSandbox, run: (*Worker).removeSandbox, finish: true, changes: true},

@@ -32,19 +32,20 @@ func (d *decision) status() v1.PodStatus {
 	s.EphemeralContainerStatuses = d.containerStatuses(ephemeralSpecs(d.Pod), ephemeralContainer)
 	over := d.deleting() || d.ended() != nil || IsOver(d.Pod.Status.Phase)
 	s.Phase = phaseOf(d.Pod, &s, over && !d.anythingRuns(), d.anyAppRanInSandbox(), d.startsAgain)
-	if IsOver(s.Phase) && !over && d.anyAppChanged() {
+	if IsOver(s.Phase) && !over && d.anyAppReplaced() {
 		s.Phase = v1.PodRunning // it was stopped in order to restart it, whatever its exit code
 	}
 	d.applyFinalPhase(&s)
 	return s
 }
 
-// anyAppChanged reports whether an app container has exited and its definition has changed since
-// it was created.
-func (d *decision) anyAppChanged() bool {
+// anyAppReplaced reports whether the last run of an app container has exited and is to be replaced. The next run may have been
+// created.
+func (d *decision) anyAppReplaced() bool {
 	return slices.ContainsFunc(d.Pod.Spec.Containers, func(c v1.Container) bool {
-		run, ok := d.Runtime.Latest(c.Name)
-		return ok && run.State == runtime.Exited && changed(&c, run)
+		runs := d.Runtime.Runs(c.Name)
+		last := slices.IndexFunc(runs, func(run runtime.Container) bool { return run.State != runtime.Created })
+		return last >= 0 && runs[last].State == runtime.Exited && d.isReplaced(&c, runs[last])
 	})
 }
 
@@ -125,9 +126,11 @@ func (d *decision) applyFinalPhase(s *v1.PodStatus) {
 	if s.Phase == d.Old.Phase {
 		s.Reason, s.Message = d.Old.Reason, d.Old.Message
 	}
-	if end := d.ended(); end != nil && !IsOver(api.Phase) {
-		s.Phase, s.Reason, s.Message = v1.PodFailed, end.Reason, end.Message
+	end := d.ended()
+	if end == nil || IsOver(api.Phase) || d.succeededEvicted(s) {
+		return
 	}
+	s.Phase, s.Reason, s.Message = v1.PodFailed, end.Reason, end.Message
 }
 
 // anyAppRanInSandbox reports whether an app container has run in the current sandbox.

@@ -230,3 +230,30 @@ func TestFinalStatusStays(t *testing.T) {
 		t.Errorf("the status changed:\n%s", diff)
 	}
 }
+
+// A run that is replaced whatever its exit code does not end in the API, which would not let its container run again.
+func TestStatusOfReplacedRun(t *testing.T) {
+	for name, policy := range map[string]v1.RestartPolicy{"changed": v1.RestartPolicyNever, "unhealthy": v1.RestartPolicyOnFailure} {
+		run := exitedRun("app", 0)
+		in := scene(v1.Container{Name: "app", Image: "i"})
+		in.Pod.Spec.RestartPolicy = policy
+		if name == "changed" {
+			run.Hash = "other"
+		} else {
+			in = in.remembering("app-0", RunMemory{Liveness: new(false), Deadline: caseTime})
+		}
+		next := run
+		next.State, next.Attempt, next.ExitCode = runtime.Created, 1, 0
+		for begun, in := range map[bool]Input{false: in.with(run), true: in.with(run).with(next)} {
+			out := Decide(in)
+			state := out.Status.ContainerStatuses[0].State
+			if state.Waiting == nil || state.Waiting.Reason != reasonCreating || out.Status.Phase != v1.PodRunning || out.Stopping {
+				t.Errorf("%s, next run created: %t: %+v, phase %s, stopping %t", name, begun, state, out.Status.Phase, out.Stopping)
+			}
+		}
+		in.Memory.StoppingSince = caseTime
+		if out := Decide(in.with(run)); out.Status.ContainerStatuses[0].State.Terminated == nil {
+			t.Errorf("%s: a run of a pod that stops has not ended: %+v", name, out.Status.ContainerStatuses[0].State)
+		}
+	}
+}

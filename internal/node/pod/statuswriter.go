@@ -30,7 +30,8 @@ type statusWriter struct {
 	pod    *v1.Pod // the newest that the API returned
 	status v1.PodStatus
 	dirty  bool
-	final  bool // the pod is to be deleted once the status is written
+	since  time.Time // when the status changed first; zero if it is written
+	final  bool      // the pod is to be deleted once the status is written
 }
 
 func newStatusWriter(parts *Parts) *statusWriter {
@@ -49,18 +50,21 @@ func (s *statusWriter) set(pod *v1.Pod, status v1.PodStatus, final bool) {
 		s.pod = pod
 	}
 	s.status, s.final, s.dirty = status, final, true
+	if s.since.IsZero() && s.parts.Observer != nil {
+		s.since = s.parts.Clock.Now()
+	}
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (s *statusWriter) take() (pod *v1.Pod, status v1.PodStatus, final, dirty bool) {
+func (s *statusWriter) take() (pod *v1.Pod, status v1.PodStatus, since time.Time, final, dirty bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	dirty = s.dirty
-	s.dirty = false
-	return s.pod, s.status, s.final, dirty
+	dirty, since = s.dirty, s.since
+	s.dirty, s.since = false, time.Time{}
+	return s.pod, s.status, since, s.final, dirty
 }
 
 // run writes until ctx ends, and retries failed writes with backoff.
@@ -80,17 +84,33 @@ func (s *statusWriter) run(ctx context.Context) {
 			s.dirty = true
 			s.mu.Unlock()
 		}
-		pod, status, final, dirty := s.take()
+		pod, status, since, final, dirty := s.take()
 		if !dirty {
 			continue
 		}
 		err := s.write(ctx, pod, status, final)
 		if err == nil || ctx.Err() != nil {
 			retry = 0
+			s.observeWritten(since, err)
 			continue
 		}
+		s.keepSince(since)
 		retry = min(max(2*retry, writeRetryFirst), writeRetryMax)
 		klog.FromContext(ctx).Error(err, "Cannot write pod status, will retry", "pod", klog.KObj(pod), "after", retry)
+	}
+}
+
+// keepSince keeps when a status changed that could not be written.
+func (s *statusWriter) keepSince(since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since = since
+}
+
+// observeWritten counts a status that was written.
+func (s *statusWriter) observeWritten(since time.Time, err error) {
+	if err == nil && !since.IsZero() && s.parts.Observer != nil {
+		s.parts.Observer.StatusWritten(s.parts.Clock.Since(since))
 	}
 }
 

@@ -74,6 +74,9 @@ func (d *decision) stopContainers() (running bool) {
 // is done.
 func (d *decision) release() (done bool) {
 	stopped := d.stopSandboxes(d.Runtime.Sandboxes)
+	if !stopped && !d.Memory.ContentDetached {
+		d.do(Action{Kind: DetachContent})
+	}
 	if stopped && !d.Memory.Released && d.mayRetry(OfVolumes) {
 		d.do(Action{Kind: Release})
 	}

@@ -87,6 +87,7 @@ type Worker struct {
 	// isFinished is Output.Finished of the last decision.
 	isFinished bool
 	isEvicted  bool
+	waits      []span // for images
 
 	// Only the loop uses the following.
 	firstSeen time.Time
@@ -187,8 +188,7 @@ func (w *Worker) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer w.detach()
-	w.firstSeen = w.parts.Clock.Now()
-	w.count(ctx)
+	w.observeWorker()
 	go w.writer.run(ctx)
 	timer := w.parts.Clock.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -210,17 +210,6 @@ func (w *Worker) Run(ctx context.Context) {
 		case <-w.wake:
 		case <-alarm:
 		}
-	}
-}
-
-// count counts a pod that may run. If an earlier agent has started it, this agent does not create its cgroup.
-func (w *Worker) count(ctx context.Context) {
-	p := w.Pod()
-	if w.deleted || w.Rejected() || IsOver(p.Status.Phase) {
-		return
-	}
-	if err := w.parts.Cgroups.Count(p); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot set the CPU shares of burstable pods", "pod", klog.KObj(p))
 	}
 }
 

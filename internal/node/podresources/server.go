@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -52,6 +53,8 @@ type Server struct {
 	// Resources returns what else a container has, and Allocatable what containers can get.
 	Resources   func(uid types.UID, container string) *api.ContainerResources
 	Allocatable func() *api.AllocatableResourcesResponse
+	// Requested is called, if set, after each request to a method of a version of the API ("v1", "List").
+	Requested func(version, method string, err error)
 	// Clock times the backoff of Run.
 	Clock clock.Clock
 }
@@ -89,7 +92,8 @@ func (s *Server) Serve(ctx context.Context, socket string) error {
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(limit(flowcontrol.NewTokenBucketRateLimiter(requestsPerSecond, requestsAtOnce))))
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(
+		limit(flowcontrol.NewTokenBucketRateLimiter(requestsPerSecond, requestsAtOnce)), s.count))
 	api.RegisterPodResourcesListerServer(server, s)
 	alpha.RegisterPodResourcesListerServer(server, &alphaServer{server: s})
 	stop := context.AfterFunc(ctx, server.Stop)
@@ -104,6 +108,17 @@ func limit(limiter flowcontrol.PassiveRateLimiter) grpc.UnaryServerInterceptor {
 		}
 		return handle(ctx, request)
 	}
+}
+
+// count reports requests that the rate limit accepts. The full name of a method is like /v1.PodResourcesLister/List.
+func (s *Server) count(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	response, err := handle(ctx, request)
+	if s.Requested != nil {
+		service, method, _ := strings.Cut(strings.TrimPrefix(info.FullMethod, "/"), "/")
+		version, _, _ := strings.Cut(service, ".")
+		s.Requested(version, method, err)
+	}
+	return response, err
 }
 
 // List implements the API. It omits pods that are over.

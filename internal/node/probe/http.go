@@ -5,7 +5,6 @@ package probe
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -22,32 +21,23 @@ const userAgent = "kube-probe/1.37"
 
 const maxRedirects = 10
 
-func newTransport() *http.Transport {
-	return &http.Transport{
-		// A probe checks that the server responds. It does not authenticate the server.
-		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true},
-		TLSHandshakeTimeout: 10 * time.Second,
-		ForceAttemptHTTP2:   true,
-		DialContext:         dialer().DialContext,
-		DisableKeepAlives:   true,
-		DisableCompression:  true, // no Accept-Encoding
-		Proxy:               nil,  // the node's proxy cannot reach pods
-	}
-}
-
 // probeHTTP succeeds if the server responds with a status from 200 to 399.
 func (m *Manager) probeHTTP(ctx context.Context, container *v1.Container, action *v1.HTTPGetAction, podIP string, timeout time.Duration) (outcome, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	request, err := httpget.NewRequest(ctx, action, container, podIP, userAgent)
 	if err != nil {
 		return unknown, "", err
 	}
-	client := &http.Client{Transport: m.transport, Timeout: timeout, CheckRedirect: sameHost}
-	response, err := client.Do(request)
+	response, err := m.http.Do(request)
 	if err != nil {
 		return failure, err.Error(), nil
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxOutput))
+	if err != nil && isTimeout(ctx) {
+		err = errors.New("context deadline exceeded (Client.Timeout or context cancellation while reading body)")
+	}
 	if err != nil {
 		return failure, "", err
 	}

@@ -6,8 +6,8 @@
 // Each probe of a running container is one goroutine. It waits until the startup probe has succeeded
 // and the initial delay is over, then makes an attempt in each period. worker.go counts attempts:
 // enough consecutive ones with the same outcome are a result, and a result is reported if it differs
-// from the last. Attempts of exec and TCP are in attempt.go, those of HTTP and gRPC in http.go and
-// grpc.go.
+// from the last. Attempts of exec and TCP are in attempt.go, those of HTTP and gRPC in http.go (with
+// transport.go) and grpc.go.
 package probe
 
 import (
@@ -46,10 +46,10 @@ type Observer interface {
 
 // Manager runs the probes of running containers. It implements pod.Probes.
 type Manager struct {
-	ctx       context.Context
-	options   Options
-	transport *http.Transport
-	since     time.Time
+	ctx     context.Context
+	options Options
+	http    *http.Client
+	since   time.Time
 	// attempt is runProbe; tests replace it.
 	attempt func(ctx context.Context, target *nodepod.ProbeTarget, probe *v1.Probe) (outcome, string, error)
 
@@ -71,7 +71,7 @@ type target struct {
 // New returns a Manager whose probes stop when ctx ends.
 func New(ctx context.Context, options Options) *Manager {
 	m := &Manager{
-		ctx: ctx, options: options, transport: newTransport(), since: options.Clock.Now(),
+		ctx: ctx, options: options, http: &http.Client{Transport: newTransport(), CheckRedirect: sameHost}, since: options.Clock.Now(),
 		targets: map[string]*target{},
 	}
 	m.attempt = m.runProbe

@@ -21,7 +21,6 @@ import (
 //	pods/<uid>/eviction.json             why the node evicts the pod, if it does
 //	pods/<uid>/userns                    the IDs of its user namespace: owned by package userns
 //	pods/<uid>/containers/<name>/<n>     the termination log of the n-th run
-//	logs/<namespace>_<name>_<uid>/<container>/<n>.log
 //
 // and what is not a pod's own:
 //
@@ -34,8 +33,18 @@ import (
 //	checkpoints/                         checkpoints of containers, which users remove
 //	claims/<uid>.json                    prepared ResourceClaims: owned by package dra
 //	image-usage.json                     when images were used: owned by package garbage
+//	pod-logs                             a link to the directory of logs
+//
+// Logs are where log shippers expect them:
+//
+//	<Logs>/<namespace>_<name>_<uid>/<container>/<n>.log
+//	<Links>/<name>_<namespace>_<container>-<id>.log
 type Layout struct {
 	Root string
+	// Logs is the directory of the logs of pods, by default logs/ below Root.
+	Logs string
+	// Links is the directory of links to the logs of containers. If it is empty, none are made.
+	Links string
 }
 
 // PodsDir holds one directory for each pod, named by its UID.
@@ -112,17 +121,4 @@ func (l Layout) UserNamespaceFile(uid types.UID) string {
 // TerminationLog is the file mounted at the container's terminationMessagePath.
 func (l Layout) TerminationLog(uid types.UID, container string, attempt uint32) string {
 	return filepath.Join(l.TerminationLogsDir(uid), container, strconv.FormatUint(uint64(attempt), 10))
-}
-
-// LogsDir holds one directory of logs for each pod.
-func (l Layout) LogsDir() string { return filepath.Join(l.Root, "logs") }
-
-// PodLogsDir is the sandbox's log directory.
-func (l Layout) PodLogsDir(namespace, name string, uid types.UID) string {
-	return filepath.Join(l.LogsDir(), namespace+"_"+name+"_"+string(uid))
-}
-
-// ContainerLog is the log's path relative to PodLogsDir, as CRI wants it.
-func (l Layout) ContainerLog(container string, attempt uint32) string {
-	return filepath.Join(container, strconv.FormatUint(uint64(attempt), 10)+".log")
 }

@@ -5,6 +5,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -87,13 +88,9 @@ func (r *Runtime) Forget(uid types.UID) {
 }
 
 func (r *Runtime) list(ctx context.Context, labels map[string]string) (map[types.UID]*Pod, error) {
-	sandboxes, err := r.cri.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: labels})
+	sandboxes, containers, err := r.listBoth(ctx, labels)
 	if err != nil {
-		return nil, fmt.Errorf("list sandboxes: %w", err)
-	}
-	containers, err := r.cri.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels})
-	if err != nil {
-		return nil, fmt.Errorf("list containers: %w", err)
+		return nil, err
 	}
 	pods := map[types.UID]*Pod{}
 	of := func(labels map[string]string) *Pod {
@@ -134,6 +131,25 @@ func (r *Runtime) list(ctx context.Context, labels map[string]string) (map[types
 		pod.sort()
 	}
 	return pods, nil
+}
+
+// listBoth makes the two calls at the same time, because the start and the stop of a pod wait for them several times. One list
+// may show a change that the other does not show yet; the reading after the change shows both.
+func (r *Runtime) listBoth(ctx context.Context, labels map[string]string) ([]*runtimeapi.PodSandbox, []*runtimeapi.Container, error) {
+	var sandboxes []*runtimeapi.PodSandbox
+	var sandboxErr error
+	var listed sync.WaitGroup
+	listed.Go(func() {
+		if sandboxes, sandboxErr = r.cri.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: labels}); sandboxErr != nil {
+			sandboxErr = fmt.Errorf("list sandboxes: %w", sandboxErr)
+		}
+	})
+	containers, err := r.cri.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels})
+	if err != nil {
+		err = fmt.Errorf("list containers: %w", err)
+	}
+	listed.Wait()
+	return sandboxes, containers, errors.Join(sandboxErr, err)
 }
 
 func (r *Runtime) detailSandbox(ctx context.Context, uid types.UID, s *Sandbox, before *Pod) error {

@@ -4,7 +4,11 @@
 package sampler
 
 import (
+	"strconv"
+
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kindred-project/kindred/internal/node/cgroup"
 )
 
 // containerMetric is a metric of a cgroup.
@@ -75,6 +79,13 @@ var containerMetrics = append(basicMetrics,
 	}),
 	sampled("container_memory_failcnt", "Number of memory usage hits limits", counter, func(r *row) float64 { return float64(r.limits.MemoryFailures) }),
 	sampled("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed", gauge, func(r *row) float64 { return float64(r.MemoryUsage) }),
+	sampled("container_oom_events_total", "Count of out of memory events observed for the container", counter, func(r *row) float64 { return float64(r.limits.OOMKills) }),
+	stalled("cpu", "CPU congestion", func(r *row) *cgroup.Pressure { return r.CPUPressure }),
+	waited("cpu", "CPU congestion", func(r *row) *cgroup.Pressure { return r.CPUPressure }),
+	stalled("memory", "memory congestion", func(r *row) *cgroup.Pressure { return r.MemoryPressure }),
+	waited("memory", "memory congestion", func(r *row) *cgroup.Pressure { return r.MemoryPressure }),
+	stalled("io", "IO congestion", func(r *row) *cgroup.Pressure { return r.IOPressure }),
+	waited("io", "IO congestion", func(r *row) *cgroup.Pressure { return r.IOPressure }),
 	fault("pgfault", "hierarchy", func(r *row) float64 { return float64(r.PageFaults) }),
 	fault("pgmajfault", "hierarchy", func(r *row) float64 { return float64(r.MajorPageFaults) }),
 	optional("container_processes", "Number of processes running inside the container.", gauge, func(r *row) (float64, bool) { return float64(r.limits.Processes), r.limits.Processes >= 0 }),
@@ -94,6 +105,30 @@ func basic(m containerMetric) containerMetric {
 	return m
 }
 
+// stalled is the time during which no task could proceed, and waited the time during which at least one could not.
+func stalled(resource, cause string, pressure func(*row) *cgroup.Pressure) containerMetric {
+	return pressed("container_pressure_"+resource+"_stalled_seconds_total", "Time during which no task of the container could proceed because of "+cause+".",
+		pressure, func(p *cgroup.Pressure) uint64 { return p.Full.Total })
+}
+
+func waited(resource, cause string, pressure func(*row) *cgroup.Pressure) containerMetric {
+	return pressed("container_pressure_"+resource+"_waiting_seconds_total", "Time during which tasks of the container waited because of "+cause+".",
+		pressure, func(p *cgroup.Pressure) uint64 { return p.Some.Total })
+}
+
+// pressed is a counter of PSI, which the kernel counts in microseconds.
+func pressed(name, help string, pressure func(*row) *cgroup.Pressure, total func(*cgroup.Pressure) uint64) containerMetric {
+	m := optional(name, help, counter, func(r *row) (float64, bool) {
+		p := pressure(r)
+		if p == nil {
+			return 0, false
+		}
+		return float64(total(p)) / 1e6, true
+	})
+	m.timed = true
+	return m
+}
+
 // throttled is a counter of cgroups with a quota of CPU time.
 func throttled(name, help string, value func(*row) float64) containerMetric {
 	return optional(name, help, counter, func(r *row) (float64, bool) { return value(r), r.limits.CPUQuota > 0 })
@@ -107,6 +142,38 @@ func ofLayer(name, help string, value func(*used) uint64) containerMetric {
 		}
 		return float64(value(r.layer)), true
 	})
+}
+
+type deviceMetric struct {
+	desc   *prometheus.Desc
+	labels func(cgroup.DeviceIO) []string
+	value  func(cgroup.DeviceIO) uint64
+}
+
+// deviceMetrics are the metrics of each block device.
+var deviceMetrics = []deviceMetric{
+	ofDevice("reads_bytes_total", "Cumulative count of bytes read", func(d cgroup.DeviceIO) uint64 { return d.ReadBytes }),
+	ofDevice("reads_total", "Cumulative count of reads completed", func(d cgroup.DeviceIO) uint64 { return d.Reads }),
+	ofDevice("writes_bytes_total", "Cumulative count of bytes written", func(d cgroup.DeviceIO) uint64 { return d.WriteBytes }),
+	ofDevice("writes_total", "Cumulative count of writes completed", func(d cgroup.DeviceIO) uint64 { return d.Writes }),
+	ofOperation("Read", func(d cgroup.DeviceIO) uint64 { return d.ReadBytes }),
+	ofOperation("Write", func(d cgroup.DeviceIO) uint64 { return d.WriteBytes }),
+}
+
+func ofDevice(name, help string, value func(cgroup.DeviceIO) uint64) deviceMetric {
+	return deviceMetric{
+		prometheus.NewDesc("container_fs_"+name, help, append([]string{"device"}, containerLabels...), nil),
+		func(d cgroup.DeviceIO) []string { return []string{d.Device} }, value,
+	}
+}
+
+var deviceUsage = prometheus.NewDesc("container_blkio_device_usage_total", "Blkio Device bytes usage",
+	append([]string{"device", "major", "minor", "operation"}, containerLabels...), nil)
+
+func ofOperation(operation string, value func(cgroup.DeviceIO) uint64) deviceMetric {
+	return deviceMetric{deviceUsage, func(d cgroup.DeviceIO) []string {
+		return []string{d.Device, strconv.FormatUint(d.Major, 10), strconv.FormatUint(d.Minor, 10), operation}
+	}, value}
 }
 
 type networkMetric struct {

@@ -36,6 +36,7 @@ func (containerCollector) Describe(chan<- *prometheus.Desc) {}
 type row struct {
 	*Measured
 	limits     cgroup.Limits
+	devices    []cgroup.DeviceIO
 	started    time.Time
 	now        time.Time
 	interfaces []Interface
@@ -51,11 +52,12 @@ func (c containerCollector) Collect(to chan<- prometheus.Metric) {
 	snapshot, layers := c.sampler.Snapshot(context.Background(), true), c.sampler.disk.Load().layers
 	write := func(r row) {
 		r.limits, r.now = c.sampler.options.Cgroups.Limits(r.Cgroup), snapshot.Time
+		r.devices = c.sampler.options.Cgroups.IO(r.Cgroup)
 		r.collect(to)
 	}
 	if snapshot.Node != nil {
 		interfaces, _, _ := machineInterfaces() // without them, there are no metrics about them
-		write(row{Measured: snapshot.Node, interfaces: interfaces, started: bootTime(snapshot.Time), labels: []string{"", "/", "", "", "", ""}})
+		write(row{Measured: snapshot.Node, interfaces: interfaces, started: BootTime(snapshot.Time), labels: []string{"", "/", "", "", "", ""}})
 	}
 	if m := snapshot.AllPods; m != nil {
 		write(row{Measured: m, labels: []string{"", m.Cgroup, "", "", "", ""}})
@@ -97,6 +99,12 @@ func (r *row) collect(to chan<- prometheus.Metric) {
 				metric = prometheus.NewMetricWithTimestamp(r.Time, metric)
 			}
 			to <- metric
+		}
+	}
+	for _, d := range r.devices {
+		for _, m := range deviceMetrics {
+			metric := prometheus.MustNewConstMetric(m.desc, prometheus.CounterValue, float64(m.value(d)), append(m.labels(d), r.labels...)...)
+			to <- prometheus.NewMetricWithTimestamp(r.Time, metric)
 		}
 	}
 	for _, i := range r.interfaces {

@@ -56,7 +56,7 @@ func parseInterfaces(text string) ([]Interface, error) {
 		if !found || name == "lo" {
 			continue
 		}
-		var numbers []uint64
+		numbers := make([]uint64, 0, 16)
 		for _, field := range strings.Fields(rest) {
 			number, err := strconv.ParseUint(field, 10, 64)
 			if err != nil {

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/kindred-project/kindred/internal/node/cgroup"
 )
 
 // addMachine adds what a node uses beyond CPU and memory.
@@ -59,26 +61,27 @@ func contentOf(file string) string {
 	return string(text)
 }
 
-// ownProcess returns what the process of the agent uses. The other parts of the cluster are in it.
-func ownProcess(at, started time.Time) *statsapi.ContainerStats {
+// ownCgroup stands for the process of the agent among the cgroups that are measured.
+const ownCgroup = "self"
+
+// ownProcess returns what the process of the agent uses; nil if that is unknown. The other parts of the cluster are in it.
+func ownProcess(at time.Time) *Measured {
 	var usage unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &usage) != nil {
+	fields := strings.Fields(contentOf("/proc/self/statm"))
+	if unix.Getrusage(unix.RUSAGE_SELF, &usage) != nil || len(fields) < 3 {
 		return nil
 	}
-	stats := &statsapi.ContainerStats{Name: statsapi.SystemContainerKubelet, StartTime: metav1.NewTime(started)}
-	stats.CPU = &statsapi.CPUStats{Time: metav1.NewTime(at), UsageCoreNanoSeconds: new(uint64(usage.Utime.Nano() + usage.Stime.Nano()))}
-	fields := strings.Fields(contentOf("/proc/self/statm"))
-	if len(fields) > 2 {
-		resident, errR := strconv.ParseUint(fields[1], 10, 64)
-		shared, errS := strconv.ParseUint(fields[2], 10, 64)
-		if page := uint64(os.Getpagesize()); errR == nil && errS == nil {
-			stats.Memory = &statsapi.MemoryStats{
-				Time: metav1.NewTime(at), UsageBytes: new(resident * page), WorkingSetBytes: new(resident * page), RSSBytes: new((resident - min(shared, resident)) * page),
-				PageFaults: new(uint64(usage.Minflt + usage.Majflt)), MajorPageFaults: new(uint64(usage.Majflt)),
-			}
-		}
+	resident, errR := strconv.ParseUint(fields[1], 10, 64)
+	shared, errS := strconv.ParseUint(fields[2], 10, 64)
+	if errR != nil || errS != nil {
+		return nil
 	}
-	return stats
+	page := uint64(os.Getpagesize())
+	return &Measured{Cgroup: ownCgroup, Time: at, Whole: true, Sample: cgroup.Sample{
+		Usage:       cgroup.Usage{CPU: time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), Memory: resident * page},
+		MemoryUsage: resident * page, RSS: (resident - min(shared, resident)) * page,
+		PageFaults: uint64(usage.Minflt + usage.Majflt), MajorPageFaults: uint64(usage.Majflt),
+	}}
 }
 
 // machineSwap returns the swap of the machine.
@@ -93,8 +96,8 @@ func machineSwap(at time.Time) *statsapi.SwapStats {
 	}
 }
 
-// bootTime returns when the machine was started.
-func bootTime(now time.Time) time.Time {
+// BootTime returns when the machine was started.
+func BootTime(now time.Time) time.Time {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {
 		return time.Time{}

@@ -52,6 +52,7 @@ type Cgroups interface {
 	ContainerPath(pod, id string) (string, error)
 	Sample(path string) (cgroup.Sample, error)
 	Limits(path string) cgroup.Limits
+	IO(path string) []cgroup.DeviceIO
 	Processes(path string) (uint64, error)
 	FirstProcess(path string) (int, error)
 }

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kindred-project/kindred/internal/node/cgroup"
@@ -60,7 +61,11 @@ func (c cgroups) Sample(path string) (cgroup.Sample, error) {
 }
 
 func (c cgroups) Limits(string) cgroup.Limits {
-	return cgroup.Limits{CPUQuota: -1, Memory: 1000, Swap: -1, Processes: 3, MaxProcesses: -1}
+	return cgroup.Limits{CPUQuota: -1, Memory: 1000, Swap: -1, Processes: 3, MaxProcesses: -1, OOMKills: 2}
+}
+
+func (c cgroups) IO(string) []cgroup.DeviceIO {
+	return []cgroup.DeviceIO{{Device: "/dev/sda", Major: 8, ReadBytes: 4096, WriteBytes: 512, Reads: 2, Writes: 1}}
 }
 
 func (c cgroups) Processes(string) (uint64, error) { return 3, nil }
@@ -166,6 +171,10 @@ func TestSummary(t *testing.T) {
 	if *p.ProcessStats.ProcessCount != 3 || summary.Node.Fs == nil || summary.Node.Rlimit.MaxPID == nil || summary.Node.Network == nil {
 		t.Errorf("%+v", summary.Node)
 	}
+	own := summary.Node.SystemContainers[len(summary.Node.SystemContainers)-1]
+	if own.Name != statsapi.SystemContainerKubelet || own.CPU.UsageNanoCores == nil || *own.CPU.UsageCoreNanoSeconds == 0 || *own.Memory.WorkingSetBytes == 0 {
+		t.Errorf("the agent's process: %+v", own)
+	}
 	only, err := s.Summary(t.Context(), true)
 	if err != nil || only.Node.Fs != nil || only.Pods[0].VolumeStats != nil || only.Pods[0].Network != nil || only.Pods[0].Containers[0].Rootfs != nil {
 		t.Errorf("only CPU and memory: %+v, %v", only, err)
@@ -210,14 +219,22 @@ func TestContainers(t *testing.T) {
 	}
 	const labels = "container=c,id=/k/podu/id,image=i,name=id,namespace=ns,pod=p"
 	for name, want := range map[string]float64{
-		"container_cpu_usage_seconds_total container=c,cpu=total,id=/k/podu/id,image=i,name=id,namespace=ns,pod=p": 0.5,
-		"container_memory_working_set_bytes " + labels:                                                             40,
-		"container_memory_rss " + labels:                                                                           10,
-		"container_spec_memory_limit_bytes " + labels:                                                              1000,
-		"container_spec_memory_swap_limit_bytes " + labels:                                                         0,
-		"container_processes " + labels:                                                                            3,
-		"container_start_time_seconds " + labels:                                                                   1000,
-		"machine_cpu_cores boot_id=b,machine_id=,system_uuid=":                                                     2,
+		"container_cpu_usage_seconds_total container=c,cpu=total,id=/k/podu/id,image=i,name=id,namespace=ns,pod=p":                                        0.5,
+		"container_memory_working_set_bytes " + labels:                                                                                                    40,
+		"container_memory_rss " + labels:                                                                                                                  10,
+		"container_spec_memory_limit_bytes " + labels:                                                                                                     1000,
+		"container_spec_memory_swap_limit_bytes " + labels:                                                                                                0,
+		"container_oom_events_total " + labels:                                                                                                            2,
+		"container_pressure_cpu_waiting_seconds_total " + labels:                                                                                          5e-6,
+		"container_pressure_cpu_stalled_seconds_total " + labels:                                                                                          0,
+		"container_fs_reads_bytes_total container=c,device=/dev/sda,id=/k/podu/id,image=i,name=id,namespace=ns,pod=p":                                     4096,
+		"container_fs_reads_total container=c,device=/dev/sda,id=/k/podu/id,image=i,name=id,namespace=ns,pod=p":                                           2,
+		"container_fs_writes_bytes_total container=c,device=/dev/sda,id=/k/podu/id,image=i,name=id,namespace=ns,pod=p":                                    512,
+		"container_fs_writes_total container=c,device=/dev/sda,id=/k/podu/id,image=i,name=id,namespace=ns,pod=p":                                          1,
+		"container_blkio_device_usage_total container=c,device=/dev/sda,id=/k/podu/id,image=i,major=8,minor=0,name=id,namespace=ns,operation=Write,pod=p": 512,
+		"container_processes " + labels:                                                                                                                   3,
+		"container_start_time_seconds " + labels:                                                                                                          1000,
+		"machine_cpu_cores boot_id=b,machine_id=,system_uuid=":                                                                                            2,
 	} {
 		if got, ok := values[name]; !ok || got != want {
 			t.Errorf("%s is %v (%t), want %v", name, got, ok, want)

@@ -7,7 +7,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -33,7 +36,9 @@ type Snapshot struct {
 	Time time.Time
 	// Node and AllPods are nil if they cannot be measured.
 	Node, AllPods *Measured
-	Pods          []PodSnapshot
+	// Own is the process of the agent; nil if it cannot be measured.
+	Own  *Measured
+	Pods []PodSnapshot
 	// Err is why the snapshot is incomplete.
 	Err error
 }
@@ -65,6 +70,7 @@ func (s *Snapshot) each(f func(*Measured)) {
 	}
 	visit(s.Node)
 	visit(s.AllPods)
+	visit(s.Own)
 	for i := range s.Pods {
 		visit(s.Pods[i].Usage)
 		visit(s.Pods[i].SandboxUsage)
@@ -91,6 +97,7 @@ func (s *Sampler) take(ctx context.Context, network bool) *Snapshot {
 	if err == nil {
 		snapshot.Node = &Measured{Sample: machine, Cgroup: "/", Time: snapshot.Time, Whole: true}
 	}
+	snapshot.Own = ownProcess(snapshot.Time)
 	if parent := o.Cgroups.Parent(); parent != "" {
 		snapshot.AllPods = s.measure(parent)
 	}
@@ -104,18 +111,31 @@ func (s *Sampler) take(ctx context.Context, network bool) *Snapshot {
 	slices.SortFunc(pods, func(a, b Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
-	for _, pod := range pods {
-		if len(pod.Containers) == 0 {
-			continue
-		}
+	pods = slices.DeleteFunc(pods, func(p Pod) bool { return len(p.Containers) == 0 })
+	snapshot.Pods = inParallel(pods, func(pod Pod) PodSnapshot {
 		if fromRuntime != nil {
-			snapshot.Pods = append(snapshot.Pods, runtimeSnapshot(pod, fromRuntime))
-			continue
+			return runtimeSnapshot(pod, fromRuntime)
 		}
-		snapshot.Pods = append(snapshot.Pods, s.takePod(ctx, pod, network))
-	}
+		return s.takePod(ctx, pod, network)
+	})
 	snapshot.Err = err
 	return snapshot
+}
+
+// inParallel calls f for each pod, with a goroutine for each processor, because the kernel takes long to count.
+func inParallel(pods []Pod, f func(Pod) PodSnapshot) []PodSnapshot {
+	taken := make([]PodSnapshot, len(pods))
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(pods)) {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(pods)); i = next.Add(1) - 1 {
+				taken[i] = f(pods[i])
+			}
+		})
+	}
+	all.Wait()
+	return taken
 }
 
 // takePod measures a pod. A cgroup that is gone is left out: its processes have ended meanwhile.

@@ -44,7 +44,7 @@ type report struct {
 }
 
 func (r *report) summary() *statsapi.Summary {
-	summary := &statsapi.Summary{Node: statsapi.NodeStats{NodeName: r.options.Node, StartTime: metav1.NewTime(bootTime(r.snapshot.Time))}, Pods: []statsapi.PodStats{}}
+	summary := &statsapi.Summary{Node: statsapi.NodeStats{NodeName: r.options.Node, StartTime: metav1.NewTime(BootTime(r.snapshot.Time))}, Pods: []statsapi.PodStats{}}
 	if r.whole {
 		r.nodeFs, _ = statfs(r.options.RootDir, r.snapshot.Time) // without it, the node has no fs
 		summary.Node.Fs = r.nodeFs
@@ -65,11 +65,13 @@ func (r *report) systemContainers() []statsapi.ContainerStats {
 	var all []statsapi.ContainerStats
 	if m := r.snapshot.AllPods; m != nil {
 		all = append(all, statsapi.ContainerStats{
-			Name: statsapi.SystemContainerPods, StartTime: metav1.NewTime(bootTime(m.Time)), CPU: cpuOf(m), Memory: memoryOf(m, r.options.Memory), IO: ioOf(m), Swap: swapOf(m),
+			Name: statsapi.SystemContainerPods, StartTime: metav1.NewTime(BootTime(m.Time)), CPU: cpuOf(m), Memory: memoryOf(m, r.options.Memory), IO: ioOf(m), Swap: swapOf(m),
 		})
 	}
-	if own := ownProcess(r.snapshot.Time, r.started); own != nil {
-		all = append(all, *own)
+	if m := r.snapshot.Own; m != nil {
+		all = append(all, statsapi.ContainerStats{
+			Name: statsapi.SystemContainerKubelet, StartTime: metav1.NewTime(r.started), CPU: cpuOf(m), Memory: memoryOf(m, 0),
+		})
 	}
 	return all
 }

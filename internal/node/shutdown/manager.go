@@ -69,7 +69,9 @@ type Options struct {
 	Changed func()
 	// Event records an event on the node.
 	Event func(eventType, reason, message string)
-	Clock clock.Clock
+	// Observe is called, if set, when pods begin to be ended, with a zero end, and when all have been.
+	Observe func(begin, end time.Time)
+	Clock   clock.Clock
 }
 
 // Manager ends the pods of the node before a shutdown.
@@ -188,12 +190,15 @@ func (m *Manager) set(imminent bool) {
 	if imminent {
 		message = "Shutdown manager detected shutdown event"
 	}
-	m.options.Event(v1.EventTypeNormal, "NodeShutdown", message)
+	m.options.Event(v1.EventTypeNormal, "Shutdown", message)
 	m.options.Changed()
 }
 
 // endPods ends the groups of pods one after another. A group without pods takes no time.
 func (m *Manager) endPods(ctx context.Context) {
+	begin := m.options.Clock.Now()
+	m.observe(begin, time.Time{})
+	defer func() { m.observe(begin, m.options.Clock.Now()) }()
 	for i, group := range groupsOf(m.periods, m.options.Pods.Active()) {
 		limit := m.periods[i].limit
 		for _, p := range group {
@@ -203,6 +208,12 @@ func (m *Manager) endPods(ctx context.Context) {
 		for ctx.Err() == nil && !m.finished(group) && m.options.Clock.Now().Before(deadline) {
 			m.pause(ctx, pollPeriod)
 		}
+	}
+}
+
+func (m *Manager) observe(begin, end time.Time) {
+	if m.options.Observe != nil {
+		m.options.Observe(begin, end)
 	}
 }
 

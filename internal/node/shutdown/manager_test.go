@@ -227,14 +227,14 @@ func TestPodsEndByPriority(t *testing.T) {
 	if m.Problem() == nil || m.Refuse() == nil || m.Refuse().Reason != "NodeShutdown" {
 		t.Errorf("not shutting down: %v, %v", m.Problem(), m.Refuse())
 	}
-	want := []string{"0s delay 42s", "0s inhibit", "0s NodeShutdown: Shutdown manager detected shutdown event",
+	want := []string{"0s delay 42s", "0s inhibit", "0s Shutdown: Shutdown manager detected shutdown event",
 		"0s quick: Terminated within 20s", "2s stuck: Terminated within 5s", "7s critical: Terminated within 10s", "8s release"}
 	if diff := cmp.Diff(want, log); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
 
 	w.announce(false)
-	want = append(want, "8s NodeShutdown: Shutdown manager detected shutdown cancellation", "8s inhibit")
+	want = append(want, "8s Shutdown: Shutdown manager detected shutdown cancellation", "8s inhibit")
 	if diff := cmp.Diff(want, w.until(t, 9)); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
@@ -249,7 +249,7 @@ func TestStartDuringShutdown(t *testing.T) {
 	w := newWorld(map[types.UID]time.Duration{"first": time.Second}, withPriority("second", 10), withPriority("first", 0))
 	w.imminent = true
 	m := w.start(t, byPriority(0, 20, 10, 5))
-	want := []string{"0s NodeShutdown: Shutdown manager detected shutdown event", "0s first: Terminated within 20s", "1s second: Terminated within 5s"}
+	want := []string{"0s Shutdown: Shutdown manager detected shutdown event", "0s first: Terminated within 20s", "1s second: Terminated within 5s"}
 	if diff := cmp.Diff(want, w.until(t, 3)); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
@@ -257,7 +257,7 @@ func TestStartDuringShutdown(t *testing.T) {
 		t.Error("not shutting down")
 	}
 	w.announce(false)
-	want = append(want, "1s NodeShutdown: Shutdown manager detected shutdown cancellation", "1s delay 25s", "1s inhibit")
+	want = append(want, "1s Shutdown: Shutdown manager detected shutdown cancellation", "1s delay 25s", "1s inhibit")
 	if diff := cmp.Diff(want, w.until(t, 6)); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
@@ -287,8 +287,9 @@ func TestKilled(t *testing.T) {
 			}
 			return announced && len(w.ends) == len(w.pods) && !w.clock.Now().Before(w.ends["critical"])
 		})
-		if m.Problem() == nil || m.Refuse() == nil || w.delay != 35*time.Second {
-			t.Errorf("killed after line %d: not shutting down, or the delay is %v", kill, w.delay)
+		w.advance(t, func() bool { return m.Problem() != nil && m.Refuse() != nil }) // also if it was started last
+		if w.delay != 35*time.Second {
+			t.Errorf("killed after line %d: the delay is %v", kill, w.delay)
 		}
 		var order []string
 		for _, line := range w.logged() {

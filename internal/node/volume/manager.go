@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -61,6 +62,8 @@ type Options struct {
 	LoopFiles string
 	// Event records an event, if set.
 	Event func(object *v1.ObjectReference, eventType, reason, message string)
+	// Observe is called, if set, after an operation on a volume of a plugin, both as upstream names them.
+	Observe func(plugin, operation string, took time.Duration, err error)
 	// CSI are the options for volumes of CSI drivers. Token and Own are set by New. Nil: the node has no
 	// CSI drivers.
 	CSI *csi.Options
@@ -146,7 +149,7 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod) error {
 	if err := m.prepare(ctx, pod); err != nil {
 		return err
 	}
-	state.pod = pod
+	state.setPod(pod)
 	return nil
 }
 
@@ -231,11 +234,19 @@ func (m *Manager) prepareOne(ctx context.Context, pod *v1.Pod, spec *v1.Volume, 
 		return time.Time{}, err
 	}
 	if a, ok := v.(attachable); ok {
-		if err := a.attach(ctx, deadline); err != nil {
+		if err := m.measured(pod, spec, opAttached, func() error { return a.attach(ctx, deadline) }); err != nil {
 			return time.Time{}, err
 		}
 	}
-	if again, err = v.prepare(ctx); err != nil {
+	operation := opMount
+	if _, mapped := used(pod); mapped[spec.Name] {
+		operation = opMap
+	}
+	err = m.measured(pod, spec, operation, func() error {
+		again, err = v.prepare(ctx)
+		return err
+	})
+	if err != nil {
 		return time.Time{}, err
 	}
 	if _, grows := v.(expandable); grows && claimOf(pod, spec) != "" {
@@ -269,14 +280,37 @@ func (m *Manager) refresh(ctx context.Context, uid types.UID) {
 	m.queue.AddRateLimited(uid)
 }
 
+// DetachContent implements pod.Volumes.
+func (m *Manager) DetachContent(uid types.UID) error {
+	state := m.state(uid)
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	state.pod = nil // no refresh mounts them again
+	for _, kind := range []string{secretDir, projectedDir} {
+		if err := mounts.DetachAt(filepath.Join(m.options.Layout.VolumesDir(uid), kind)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Teardown implements pod.Volumes.
 func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
 	state := m.state(uid)
 	state.mu.Lock()
 	defer state.mu.Unlock()
-	state.pod = nil
+	var had []usedVolume
+	if state.pod != nil {
+		had = m.volumesOf(state.pod)
+	}
+	state.setPod(nil)
 	m.options.Objects.Release(uid)
-	if err := m.remove(ctx, uid); err != nil {
+	begin := m.options.Clock.Now()
+	err := m.remove(ctx, uid)
+	for _, v := range had {
+		m.observe(v.plugin, v.removal(), m.options.Clock.Since(begin), err)
+	}
+	if err != nil {
 		return fmt.Errorf("volumes of pod %s cannot be removed: %w", uid, err)
 	}
 	m.mu.Lock()

@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -353,6 +355,15 @@ func TestTeardown(t *testing.T) {
 	dir := f.options.Layout.PodDir(pod.UID)
 	if points, err := mounts.At(dir); err != nil || len(points) != 3 {
 		t.Fatalf("mounted: %v, %v; want three", points, err)
+	}
+
+	// What shows content of the API goes first, and the rest stays.
+	if err := f.DetachContent(pod.UID); err != nil {
+		t.Fatal(err)
+	}
+	f.refresh(context.Background(), pod.UID)
+	if points, err := mounts.At(dir); err != nil || len(points) != 2 || slices.ContainsFunc(points, func(p string) bool { return strings.Contains(p, secretDir) }) {
+		t.Errorf("mounted without content of the API: %v, %v; want the other two", points, err)
 	}
 
 	// A new agent has no state in memory.

@@ -15,13 +15,28 @@ import (
 // podState is the state of a pod between Prepare and Teardown.
 type podState struct {
 	mu     sync.Mutex // held during Prepare, refresh and Teardown
-	pod    *v1.Pod    // as last prepared; nil until Prepare has succeeded
+	pod    *v1.Pod    // as last prepared; nil until Prepare has succeeded. Changed by setPod only
 	tokens map[tokenKey]token
 	// certificates are created on first use and renewed in place.
 	certificates map[certificateKey]*podCertificate
 
 	claimsMu sync.Mutex // held for a moment, also by those who do not hold mu
 	claims   map[string]bound
+	prepared bool // pod is not nil
+}
+
+// setPod sets the pod as last prepared. The caller holds mu.
+func (s *podState) setPod(pod *v1.Pod) {
+	s.claimsMu.Lock()
+	defer s.claimsMu.Unlock()
+	s.pod, s.prepared = pod, pod != nil
+}
+
+// isPrepared reports whether the pod's volumes are present.
+func (s *podState) isPrepared() bool {
+	s.claimsMu.Lock()
+	defer s.claimsMu.Unlock()
+	return s.prepared
 }
 
 // bind records what a volume of the pod is bound to.

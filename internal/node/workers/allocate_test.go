@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kindred-project/kindred/internal/node/admission"
 	"github.com/kindred-project/kindred/internal/node/criconfig"
@@ -57,7 +59,7 @@ func newFixture(t *testing.T, root string) fixture {
 	f := fixture{events: events, resources: resources, Set: New(func(ctx context.Context, p *v1.Pod, others []*v1.Pod) *pod.Refusal {
 		return admission.Check(klog.FromContext(ctx), node, p, admission.LoadOf(others))
 	}, resources, func(*v1.Pod, *v1.Pod) *pod.Refusal { return nil })}
-	f.Start(t.Context(), &pod.Parts{Host: criconfig.Host{Layout: rootdir.Layout{Root: root}}, Recorder: events})
+	f.Start(t.Context(), &pod.Parts{Clock: testingclock.NewFakeClock(time.Unix(1000, 0)), Host: criconfig.Host{Layout: rootdir.Layout{Root: root}}, Recorder: events})
 	f.table.spawn = func(*pod.Worker, types.UID) {}
 	return f
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/runtime"
+	"github.com/kindred-project/kindred/internal/node/source"
 )
 
 // Admit checks whether the node can run a pod in addition to others. It returns nil if it can.
@@ -158,6 +159,25 @@ func (s *Set) Pods() []*v1.Pod {
 		pods = append(pods, w.Pod())
 	}
 	return pods
+}
+
+// Working is a pod that the Set has a worker for.
+type Working struct {
+	// Lifecycle is that of the worker.
+	Lifecycle string
+	// Deleted is set if the API no longer has the pod, and RuntimeOnly if this Set never got it from the API.
+	Deleted, RuntimeOnly, Static bool
+}
+
+// Working returns the number of pods of each kind.
+func (s *Set) Working() map[Working]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := map[Working]int{}
+	for uid, w := range s.table.workers {
+		counts[Working{w.Lifecycle(), w.IsDeleted(), s.table.allocations[uid] == nil, source.IsStatic(w.Pod())}]++
+	}
+	return counts
 }
 
 // Relist compares the pods of the runtime with what their workers last saw, and wakes the workers

@@ -6,6 +6,7 @@ package workers
 import (
 	"context"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,7 @@ type table struct {
 }
 
 func (t *table) update(p *v1.Pod, inRuntime bool) {
+	seen := t.parts.Clock.Now()
 	defer t.allocateResizes()
 	a, isNew := t.allocations[p.UID], false
 	if a == nil {
@@ -64,7 +66,7 @@ func (t *table) update(p *v1.Pod, inRuntime bool) {
 	if isAdmitted := !inRuntime && refused == nil; isAdmitted && source.IsStatic(p) && !t.hasSynced {
 		t.early = append(t.early, p.UID)
 	}
-	if t.run(allocated, refused, false) {
+	if t.run(allocated, refused, false, seen) {
 		t.allocations[p.UID] = a
 	}
 }
@@ -112,15 +114,18 @@ func (t *table) removeOrphan(seen *runtime.Pod) {
 		}
 	}
 	klog.FromContext(t.ctx).Info("Removing a pod that the API no longer has", "pod", klog.KObj(p), "uid", p.UID)
-	t.run(p, nil, true)
+	if t.run(p, nil, true, t.parts.Clock.Now()) && t.parts.Observer != nil {
+		t.parts.Observer.OrphanFound()
+	}
 }
 
-// run starts a worker, unless the agent is stopping.
-func (t *table) run(p *v1.Pod, refused *pod.Refusal, isDeleted bool) (started bool) {
+// run starts a worker of a pod that was first seen at a time, unless the agent is stopping.
+func (t *table) run(p *v1.Pod, refused *pod.Refusal, isDeleted bool, seen time.Time) (started bool) {
 	if t.ctx == nil || t.ctx.Err() != nil {
 		return false
 	}
 	w := pod.NewWorker(t.parts, p, refused, isDeleted)
+	w.SeenAt(seen)
 	// A static pod has the same UID after a reboot, and starts again then, as nothing else would create it.
 	if e := pod.LoadEviction(t.parts.Host.Layout, p.UID); e != nil && (e.BootID == t.parts.BootID || !source.IsStatic(p)) {
 		w.Evict(*e) // an earlier agent had begun to

@@ -24,8 +24,9 @@ const suite = Registry + "/e2e-test-images/"
 
 // Packages of the programs that are built from published modules, and a directory of the suite.
 const (
-	agnhostProgram = "k8s.io/kubernetes/test/images/agnhost"
-	upstreamImages = "test/images/"
+	agnhostProgram      = "k8s.io/kubernetes/test/images/agnhost"
+	devicePluginProgram = "k8s.io/kubernetes/test/images/sample-device-plugin"
+	upstreamImages      = "test/images/"
 )
 
 // recipe is how an image is made.
@@ -64,6 +65,13 @@ var debian = layer{"debian", []source{
 	text{"etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"},
 }}
 
+// compiledBusybox has nmeter, with which specs print milliseconds, and which Debian's busybox lacks. Upstream's agnhost has it
+// from Alpine.
+var compiledBusybox = layer{"busybox", []source{
+	busybox{"bin/busybox"},
+	link{"bin/nmeter", "busybox"},
+}}
+
 var agnhost = layer{"agnhost", []source{
 	program{"agnhost", agnhostProgram, 0o755},
 	link{"agnhost-2", "agnhost"},
@@ -87,17 +95,14 @@ func versioned(version string) map[string]string {
 }
 
 var recipes = []recipe{
-	{Name: suite + "agnhost:2.66.1", Layers: []layer{debian, agnhost}, Config: agnhostConfig("2.66.1", "pause")},
+	{Name: suite + "agnhost:2.66.1", Layers: []layer{debian, compiledBusybox, agnhost}, Config: agnhostConfig("2.66.1", "pause")},
 	// A stand-in: the program of 2.66.1 under the name of the version before. The specs only need
 	// two different images.
-	{Name: suite + "agnhost:2.55", Layers: []layer{debian, agnhost}, Config: agnhostConfig("2.55", "pause")},
+	{Name: suite + "agnhost:2.55", Layers: []layer{debian, compiledBusybox, agnhost}, Config: agnhostConfig("2.55", "pause")},
 	// A stand-in: the version whose source Debian has.
 	{
 		Name: suite + "busybox:1.37.0-2", OnBusybox: true,
-		Layers: []layer{{"busybox", []source{
-			busybox{"bin/busybox"},
-			link{"bin/nmeter", "busybox"}, // Debian's has no nmeter, with which specs print milliseconds
-		}}},
+		Layers: []layer{compiledBusybox},
 		Config: v1.Config{Cmd: []string{"sh"}, Env: []string{images.SystemPath}, Labels: versioned("1.37.0-2")},
 	},
 	// A stand-in: the program of Kindred's own sandboxes, which waits and reaps as upstream's does.
@@ -119,6 +124,11 @@ var recipes = []recipe{
 			Entrypoint: []string{"/agnhost"}, Cmd: []string{"test-webserver"}, Env: []string{images.SystemPath},
 			ExposedPorts: map[string]struct{}{"80/tcp": {}}, Labels: versioned("1.27.0-2"),
 		},
+	},
+	{
+		Name:   suite + "sample-device-plugin:1.8.0",
+		Layers: []layer{{"sample-device-plugin", []source{program{"sampledeviceplugin", devicePluginProgram, 0o755}}}},
+		Config: v1.Config{Entrypoint: []string{"/sampledeviceplugin", "-alsologtostderr"}, Env: []string{images.SystemPath}, Labels: versioned("1.8.0")},
 	},
 	{
 		Name: suite + "glibc-dns-testing:2.1.1", Layers: []layer{debian},
@@ -149,6 +159,11 @@ var recipes = []recipe{
 			program{"usr/local/bin/nnp", "k8s.io/kubernetes/test/images/nonewprivs", 0o4755},
 		}}},
 		Config: v1.Config{Cmd: []string{"nnp"}, Env: []string{images.SystemPath}, Labels: versioned("1.4")},
+	},
+	// A stand-in: the ipcs of busybox, on Debian for awk. A spec of node agents lists shared memory with it.
+	{
+		Name: suite + "ipc-utils:1.4", Layers: []layer{debian, compiledBusybox, {"ipc-utils", []source{link{"usr/bin/ipcs", "../../bin/busybox"}}}},
+		Config: v1.Config{Cmd: []string{"sh"}, Env: []string{images.SystemPath}, Labels: versioned("1.4")},
 	},
 	// A stand-in in its version: upstream's image has the sample of v0.33.7, this one that of the
 	// libraries' version. The tested API is the same.

@@ -10,6 +10,9 @@ func (p *Policy) addUnserved() {
 	p.controller("unserved-controller",
 		on(core, "nodes persistentvolumes pods services", read),
 		on(networking, "ingresses ingressclasses", read),
+		on(batch, "jobs", read),
+		on(certificates, "certificatesigningrequests", read),
+		on(resource, "resourceclaims", read),
 		recordEvents(),
 	)
 }
