@@ -5,8 +5,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -90,7 +92,11 @@ func extractPackage(ctx context.Context, name, release, root string) error {
 			return err
 		}
 	}
-	source := "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian " + release + " main\n"
+	archive, err := debianArchive(ctx)
+	if err != nil {
+		return err
+	}
+	source := "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] " + archive + " " + release + " main\n"
 	if err := os.WriteFile(filepath.Join(work, "sources.list"), []byte(source), 0o644); err != nil {
 		return err
 	}
@@ -120,4 +126,17 @@ func extractPackage(ctx context.Context, name, release, root string) error {
 		}
 	}
 	return os.Rename(filepath.Join(work, "root"), root)
+}
+
+// debianArchive returns the address of the archive from which this machine has its Debian packages.
+func debianArchive(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Label: Debian").Output()
+	if err != nil {
+		return "", fmt.Errorf("apt-get indextargets: %w", err)
+	}
+	archives := strings.Fields(string(out))
+	if len(archives) == 0 {
+		return "", errors.New("apt knows no archive of Debian packages: the machine must be a Debian; run \"apt-get update\"")
+	}
+	return archives[0], nil
 }
