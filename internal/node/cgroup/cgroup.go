@@ -54,6 +54,8 @@ type hierarchy interface {
 	limitPIDs(path string, limit int64) error
 	// limits reads the cgroup's limits: -1 for no limit, 0 if the cgroup does not exist.
 	limits(path string) (quota, memory int64)
+	// memoryUsage returns the memory that is charged to the cgroup, in bytes.
+	memoryUsage(path string) (uint64, error)
 	// sample returns what the processes of the cgroup and of its children use, and allLimits what they may use.
 	sample(path string) (Sample, error)
 	allLimits(path string) Limits

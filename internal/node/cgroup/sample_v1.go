@@ -18,17 +18,20 @@ func (t version1) pids(path string) string { return t.controller("pids", path) }
 
 func (t version1) child(path, id string) (string, error) { return childIn(t.memoryDir(path), path, id) }
 
+func (t version1) memoryUsage(path string) (uint64, error) {
+	return number(t.memoryDir(path), "memory.usage_in_bytes")
+}
+
 func (t version1) sample(path string) (Sample, error) {
 	cpu, err := number(t.controller("cpuacct", path), "cpuacct.usage")
 	if err != nil {
 		return Sample{}, err
 	}
-	dir := t.memoryDir(path)
-	total, err := number(dir, "memory.usage_in_bytes")
+	total, err := t.memoryUsage(path)
 	if err != nil {
 		return Sample{}, err
 	}
-	memory, err := all(dir, "memory.stat")
+	memory, err := all(t.memoryDir(path), "memory.stat")
 	if err != nil {
 		return Sample{}, err
 	}

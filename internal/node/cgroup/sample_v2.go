@@ -18,6 +18,10 @@ func (t version2) pids(path string) string { return filepath.Join(t.root, path) 
 
 func (t version2) child(path, id string) (string, error) { return childIn(t.memoryDir(path), path, id) }
 
+func (t version2) memoryUsage(path string) (uint64, error) {
+	return number(t.memoryDir(path), "memory.current")
+}
+
 func (t version2) sample(path string) (Sample, error) {
 	dir := filepath.Join(t.root, path)
 	cpu, err := all(dir, "cpu.stat")
@@ -29,7 +33,7 @@ func (t version2) sample(path string) (Sample, error) {
 		return Sample{}, err
 	}
 	// The root has no memory.current. Its processes use anonymous and file pages.
-	total, err := number(dir, "memory.current")
+	total, err := t.memoryUsage(path)
 	if errors.Is(err, os.ErrNotExist) {
 		total, err = memory["anon"]+memory["file"], nil
 	}

@@ -38,9 +38,11 @@ func (m *Manager) Memory(p *v1.Pod) (used uint64, limit int64, err error) {
 		return 0, 0, nil
 	}
 	path := m.Path(p)
-	_, limit = m.tree.limits(path)
-	s, err := m.tree.sample(path)
-	return s.MemoryUsage, limit, err
+	if _, limit = m.tree.limits(path); limit == 0 {
+		return 0, 0, nil // there is no cgroup yet
+	}
+	used, err = m.tree.memoryUsage(path)
+	return used, limit, err
 }
 
 // PodsMemory returns the working set of all pods together and the limit that LimitPods has set.
