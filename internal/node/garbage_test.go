@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kindred-project/kindred/internal/containerd"
+	"github.com/kindred-project/kindred/internal/node/cgroup"
 )
 
 // TestGarbage collects garbage on a real runtime.
@@ -43,11 +44,15 @@ func TestGarbage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.start()
-	defer func() { b.stop() }()
-	if _, err := b.agent.cgroups.Ensure(orphan); err != nil {
+	cgroups, err := cgroup.New(b.options.CgroupParent, cgroup.Cgroupfs)
+	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := cgroups.Ensure(orphan); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	defer func() { b.stop() }()
 	if err := b.agent.leftPods.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}

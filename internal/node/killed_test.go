@@ -215,7 +215,9 @@ func TestKilledPreemption(t *testing.T) {
 		critical.UID = "critical"
 		critical.Spec.Containers[0].Resources.Requests = m.get("victim").Spec.Containers[0].Resources.Requests
 		m.manifest(dirs[m], critical)
-		m.settle("victim", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodSucceeded }) // its container exits with 0
+		m.settle("victim", func(p *v1.Pod) bool { // its container exits with 0
+			return p.Status.Phase == v1.PodSucceeded && conditionNamed(p, v1.PodReadyToStartContainers).Status == v1.ConditionFalse
+		})
 		m.untilRuns(name, critical.Spec.Containers[0].Image)
 	}, func(m *mortals) string {
 		return podLine(m.get("victim")) + "\n" + podLine(m.get("bystander")) + "\n" + podLine(m.get(name)) + "\n" + m.runtime.has() + "\n" + m.cgroupLimits()
