@@ -26,7 +26,7 @@ import (
 
 const pauseName = Registry + "/pause:3.10.2"
 
-// TestNamesAreUpstreams reads upstream's list of images. An image that is not in it would not be
+// TestNamesAreUpstreams reads upstream's list of images and its manifests. An image that is in neither would not be
 // used by any spec.
 func TestNamesAreUpstreams(t *testing.T) {
 	b := Builder{Module: ".."}
@@ -48,6 +48,20 @@ func TestNamesAreUpstreams(t *testing.T) {
 	for _, m := range regexp.MustCompile(`configs\[\w+\] = Config\{list\.(\w+), "([^"]+)", "([^"]+)"\}`).FindAllStringSubmatch(string(manifest), -1) {
 		if url := registries[m[1]]; url != "" {
 			known[url+"/"+m[2]+":"+m[3]] = true
+		}
+	}
+	// Manifests of the suite name some images themselves.
+	manifests, err := filepath.Glob(filepath.Join(folder, "test/e2e/testing-manifests/*/*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range manifests {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^[ -]*image: (\S+)$`).FindAllStringSubmatch(string(text), -1) {
+			known[m[1]] = true
 		}
 	}
 	for _, n := range Names() {
