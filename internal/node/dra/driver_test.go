@@ -35,15 +35,9 @@ func TestServices(t *testing.T) {
 func TestInstances(t *testing.T) {
 	older, newer := newDriver(t, "d", withV1), newDriver(t, "d", withV1)
 	w := newWorld(t, older, newer)
-	connected := func(d *fakeDriver) bool {
-		got, err := w.drivers.get("d")
-		w.drivers.mu.Lock()
-		defer w.drivers.mu.Unlock()
-		return err == nil && got.endpoint == d.endpoint && got.connected
-	}
-	waitUntil(t, "the newer instance is not chosen", func() bool { return connected(newer) })
+	waitUntil(t, "the newer instance is not chosen", func() bool { return w.connected(newer) })
 	w.Deregister(t.Context(), "d", newer.endpoint)
-	waitUntil(t, "the older instance is not chosen", func() bool { return connected(older) })
+	waitUntil(t, "the older instance is not chosen", func() bool { return w.connected(older) })
 	w.register(older, drapb.DRAPluginService)
 	if got := len(w.drivers.byName["d"]); got != 1 {
 		t.Errorf("%d instances after the older one registered again", got)
@@ -76,7 +70,7 @@ func TestSlicesOfLostDriver(t *testing.T) {
 			w.drivers.mu.Lock()
 			defer w.drivers.mu.Unlock()
 			_, is := w.drivers.wipes["d"]
-			return is == want && (!want || w.clock.HasWaiters())
+			return is == want
 		})
 	}
 	w.register(d, drapb.DRAPluginService)
@@ -103,12 +97,7 @@ func TestLostConnection(t *testing.T) {
 	server := d.serve(t, withV1)
 	w := newWorld(t)
 	w.register(d, drapb.DRAPluginService)
-	connected := func() bool {
-		got, err := w.drivers.get("d")
-		w.drivers.mu.Lock()
-		defer w.drivers.mu.Unlock()
-		return err == nil && got.connected
-	}
+	connected := func() bool { return w.connected(d) }
 	waitUntil(t, "the driver is not connected", connected)
 	server.Stop()
 	waitUntil(t, "the lost connection is not noticed", func() bool { return !connected() })
@@ -118,11 +107,8 @@ func TestLostConnection(t *testing.T) {
 		_, is := w.drivers.wipes["d"]
 		return is
 	}
-	// A step may come before the delay begins.
-	waitUntil(t, "the ResourceSlices are not removed", func() bool {
-		w.clock.Step(wipeDelay)
-		return !pending()
-	})
+	w.clock.Step(wipeDelay)
+	waitUntil(t, "the ResourceSlices are not removed", func() bool { return !pending() })
 	for range 15 {
 		time.Sleep(100 * time.Millisecond) // the first new attempt follows after a second
 		if pending() {

@@ -202,6 +202,14 @@ func (w *world) register(d *fakeDriver, services ...string) {
 	}
 }
 
+// connected reports whether calls to a driver go to this instance, over a connection that is made.
+func (w *world) connected(d *fakeDriver) bool {
+	got, err := w.drivers.get(d.name)
+	w.drivers.mu.Lock()
+	defer w.drivers.mu.Unlock()
+	return err == nil && got.endpoint == d.endpoint && got.connected
+}
+
 // allocated creates a claim with devices of drivers, reserved for pods.
 func (w *world) allocated(name string, drivers []string, pods ...string) *resourcev1.ResourceClaim {
 	w.t.Helper()

@@ -77,6 +77,8 @@ func TestHealthReports(t *testing.T) {
 	}
 	d.reports <- []*healthv1.DeviceHealth{report("c", healthv1.HealthStatus_UNHEALTHY, "hot", 0)}
 	shows(v1.ResourceHealthStatusUnhealthy, "hot")
+	// The delay before the removal of the driver's ResourceSlices would pass for the pause below.
+	waitUntil(t, "the driver is not connected", func() bool { return w.connected(d) && !w.clock.HasWaiters() })
 	d.reports <- nil
 	shows(v1.ResourceHealthStatusUnknown, "")
 	waitUntil(t, "no pause before the next stream", w.clock.HasWaiters)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // wipeDelay is the time that a driver has to come back before its ResourceSlices are removed, upstream's.
@@ -35,15 +36,17 @@ func (d *drivers) check(name string) {
 	case !usable && !pending:
 		ctx, cancel := context.WithCancel(d.ctx)
 		d.wipes[name] = cancel
-		go d.wipeLater(ctx, name)
+		go d.wipeAfter(ctx, d.clock.NewTimer(wipeDelay), name)
 	}
 }
 
-func (d *drivers) wipeLater(ctx context.Context, name string) {
+// wipeAfter removes the ResourceSlices of a driver when the delay is over, unless ctx ends before.
+func (d *drivers) wipeAfter(ctx context.Context, delay clock.Timer, name string) {
+	defer delay.Stop()
 	select {
 	case <-ctx.Done():
 		return
-	case <-d.clock.After(wipeDelay):
+	case <-delay.C():
 	}
 	d.wipe(ctx, name)
 	d.mu.Lock()
