@@ -43,10 +43,10 @@ func TestResize(t *testing.T) {
 	s.resized("sized", "300m", "96Mi")
 	s.limits("sized", "30000", "100663296")
 
-	// A memory limit below the current usage would kill the container.
+	// A memory limit below the current usage, of the pod and of its container, would kill the container.
 	s.resize("sized", "100m", "300m", "64Ki", "64Ki")
 	s.eventually("the resize fails", func() error {
-		return s.resizeIs("sized", corev1.PodResizeInProgress, corev1.PodReasonError, `cannot decrease memory limits: attempting to set container "c" memory limit (65536) below current usage (`)
+		return s.resizeIs("sized", corev1.PodResizeInProgress, corev1.PodReasonError, "cannot decrease memory limits: [attempting to set pod memory limit (65536) below current usage (")
 	})
 	s.limits("sized", "30000", "100663296")
 	s.resize("sized", "100m", "300m", "32Mi", "80Mi")
