@@ -309,6 +309,8 @@ func TestConcurrentEqualPullsAreOne(t *testing.T) {
 func TestPullContinuesAfterItsPod(t *testing.T) {
 	f := newFixture(t)
 	f.registry.block = make(chan struct{})
+	recorded := make(chan struct{})
+	f.options.Pulled = func(uint64, time.Duration) { close(recorded) }
 	ctx, cancel := context.WithCancel(context.Background())
 	pod := podOf("p", name, v1.PullIfNotPresent)
 	left := make(chan error)
@@ -335,6 +337,7 @@ func TestPullContinuesAfterItsPod(t *testing.T) {
 			t.Errorf("a deleted pod got the event %q", event)
 		}
 	}
+	<-recorded
 }
 
 func (r *registry) pullCount() int {
