@@ -347,6 +347,7 @@ func TestReplicaSetsWithOverlappingSelectorsDoNotFight(t *testing.T) {
 func (o *owning) controllers(want map[string]int) {
 	o.Helper()
 	var diff string
+	limit := time.After(time.Minute)
 	for calm := 0; calm < 20; {
 		calm++
 		got := map[string]int{}
@@ -364,7 +365,7 @@ func (o *owning) controllers(want map[string]int) {
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
-		case <-o.Context().Done():
+		case <-limit:
 			o.Fatalf("controllers (-want +got):\n%s", diff)
 		}
 	}

@@ -5,6 +5,7 @@ package owned
 
 import (
 	"context"
+	"reflect"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -22,8 +23,9 @@ func Confirm(ctx context.Context, live client.Reader, owner client.Object) (bool
 }
 
 // reread reads the object that now has the name of an object from the cache.
-func reread(ctx context.Context, live client.Reader, cached client.Object) (client.Object, error) {
-	fresh := cached.DeepCopyObject().(client.Object)
+func reread[T client.Object](ctx context.Context, live client.Reader, cached T) (T, error) {
+	// Get leaves what is in an object, such as labels, if the read object does not have it.
+	fresh := reflect.New(reflect.TypeOf(cached).Elem()).Interface().(T)
 	err := live.Get(ctx, client.ObjectKeyFromObject(cached), fresh)
 	return fresh, err
 }

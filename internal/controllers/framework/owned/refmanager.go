@@ -63,9 +63,7 @@ func (m ControllerRefManager[T]) Claim(ctx context.Context, children []T) ([]T, 
 			errs = append(errs, m.release(ctx, child))
 		case matches && child.GetDeletionTimestamp() == nil:
 			adopted, err := m.adopt(ctx, child, canAdopt)
-			if err == nil {
-				claimed = append(claimed, adopted)
-			}
+			claimed = append(claimed, adopted...)
 			errs = append(errs, client.IgnoreNotFound(err))
 		}
 	}
@@ -101,17 +99,31 @@ func (m ControllerRefManager[T]) checkLive(ctx context.Context) error {
 	return nil
 }
 
-func (m ControllerRefManager[T]) adopt(ctx context.Context, child T, canAdopt func(context.Context) error) (T, error) {
+// adopt adopts a child if it is still what the cache has. If it has changed, the rules decide again: it may be deleted, or
+// not match any more. adopt returns the child unless the controller does not own it then.
+func (m ControllerRefManager[T]) adopt(ctx context.Context, child T, canAdopt func(context.Context) error) ([]T, error) {
 	if err := canAdopt(ctx); err != nil {
-		return child, fmt.Errorf("can't adopt %s/%s (%s): %w", child.GetNamespace(), child.GetName(), child.GetUID(), err)
+		return nil, fmt.Errorf("can't adopt %s/%s (%s): %w", child.GetNamespace(), child.GetName(), child.GetUID(), err)
 	}
-	// The API refuses the patch if another controller has adopted the child.
-	return m.patchOwners(ctx, child, metav1.NewControllerRef(m.Controller, m.Kind), "finalizers")
+	patch := ownersPatch{Version: child.GetResourceVersion(), Owner: metav1.NewControllerRef(m.Controller, m.Kind), Finalizers: "finalizers"}
+	adopted, err := m.patchOwners(ctx, child, patch)
+	if err == nil {
+		return []T{adopted}, nil
+	}
+	if !apierrors.IsConflict(err) {
+		return nil, err
+	}
+	fresh, err := reread(ctx, m.Live, child)
+	if err != nil {
+		return nil, err
+	}
+	return m.Claim(ctx, []T{fresh})
 }
 
 func (m ControllerRefManager[T]) release(ctx context.Context, child T) error {
-	_, err := m.patchOwners(ctx, child, map[string]any{"$patch": "delete", "uid": m.Controller.GetUID()},
-		"$deleteFromPrimitiveList/finalizers")
+	_, err := m.patchOwners(ctx, child, ownersPatch{
+		Owner: map[string]any{"$patch": "delete", "uid": m.Controller.GetUID()}, Finalizers: "$deleteFromPrimitiveList/finalizers",
+	})
 	// Invalid: the child was replaced, or does not have the reference any more.
 	if apierrors.IsInvalid(err) {
 		return nil
@@ -119,13 +131,21 @@ func (m ControllerRefManager[T]) release(ctx context.Context, child T) error {
 	return client.IgnoreNotFound(err)
 }
 
-// patchOwners merges one entry into the child's ownerReferences, and in the same write
-// the finalizer under the given directive. The UID in the patch protects a new object of
-// the same name.
-func (m ControllerRefManager[T]) patchOwners(ctx context.Context, child T, entry any, finalizers string) (T, error) {
-	metadata := map[string]any{"uid": child.GetUID(), "ownerReferences": []any{entry}}
+// ownersPatch is a change of a child's ownerReferences.
+type ownersPatch struct {
+	Version    string // of the child, if it may not have changed
+	Owner      any    // is merged into the ownerReferences
+	Finalizers string // the directive under which the finalizer is merged in the same write
+}
+
+// patchOwners changes a child's ownerReferences. The UID in the patch protects a new object of the same name.
+func (m ControllerRefManager[T]) patchOwners(ctx context.Context, child T, patch ownersPatch) (T, error) {
+	metadata := map[string]any{"uid": child.GetUID(), "ownerReferences": []any{patch.Owner}}
+	if patch.Version != "" {
+		metadata["resourceVersion"] = patch.Version
+	}
 	if m.Finalizer != "" {
-		metadata[finalizers] = []string{m.Finalizer}
+		metadata[patch.Finalizers] = []string{m.Finalizer}
 	}
 	body, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {

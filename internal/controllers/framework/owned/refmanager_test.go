@@ -135,6 +135,46 @@ func TestClaimAsksTheAPIBeforeItAdopts(t *testing.T) {
 	}
 }
 
+// TestClaimDecidesAgain: an orphan that has changed since it was cached is adopted only if it still may be.
+func TestClaimDecidesAgain(t *testing.T) {
+	ctx := context.Background()
+	for name, test := range map[string]struct {
+		change func(*controltest.World, *corev1.Pod)
+		adopts bool
+	}{
+		"another status": {func(w *controltest.World, p *corev1.Pod) {
+			p.Status.Phase = corev1.PodRunning
+			w.Must(w.API.Status().Update(ctx, p))
+		}, true},
+		"other labels": {func(w *controltest.World, p *corev1.Pod) {
+			p.Labels = nil
+			w.Must(w.API.Update(ctx, p))
+		}, false},
+		"terminating": {func(w *controltest.World, p *corev1.Pod) {
+			p.Finalizers = []string{"test/hold"}
+			w.Must(w.API.Update(ctx, p))
+			w.Must(w.API.Delete(ctx, p))
+		}, false},
+		"gone": {func(w *controltest.World, p *corev1.Pod) { w.Must(w.API.Delete(ctx, p)) }, false},
+		"another pod": {func(w *controltest.World, p *corev1.Pod) {
+			w.Must(w.API.Delete(ctx, p))
+			w.Must(w.API.Create(ctx, newPod(p.Name, "web", nil)))
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rs"}}
+			cached := newPod("orphan", "web", nil)
+			w := controltest.New(t, rs, cached)
+			test.change(w, cached.DeepCopy())
+			claimed, err := claimOf(w, rs).Claim(ctx, []*corev1.Pod{cached})
+			w.Must(err)
+			if adopts := len(claimed) == 1 && metav1.IsControlledBy(claimed[0], rs); adopts != test.adopts || len(claimed) > 1 {
+				t.Errorf("claimed %+v", claimed)
+			}
+		})
+	}
+}
+
 func TestClaimOfDeletedControllerChangesNothing(t *testing.T) {
 	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rs"}}
 	w := controltest.New(t, rs)
