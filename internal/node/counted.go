@@ -73,31 +73,7 @@ func countResizes(s *metrics.State, p *v1.Pod) {
 		case c.Type == v1.PodResizeInProgress:
 			s.ResizingPods++
 		case c.Type == v1.PodResizePending:
-			s.PendingResizes[metrics.PendingResize{Reason: strings.ToLower(c.Reason), Priority: priorityClass(p.Spec.Priority)}]++
+			s.PendingResizes[metrics.PendingResize{Reason: strings.ToLower(c.Reason), Priority: metrics.PriorityBucket(p)}]++
 		}
 	}
-}
-
-// systemCritical is the least priority of pods that the system needs.
-const systemCritical = 2_000_000_000
-
-// priorityClass returns the label of a priority in upstream's metrics.
-func priorityClass(priority *int32) string {
-	p := int32(0)
-	if priority != nil {
-		p = *priority
-	}
-	switch {
-	case p >= systemCritical:
-		return "system-critical"
-	case p >= 100_000:
-		return "high"
-	case p > 0:
-		return "medium"
-	case p == 0:
-		return "normal"
-	case p > -1000:
-		return "low"
-	}
-	return "very-low"
 }

@@ -310,15 +310,15 @@ func TestResize(t *testing.T) {
 	b := newBed(t, func(*config.Configuration) {})
 	m := b.agent()
 	for _, test := range []struct {
-		cpus, mem int64
-		want      string
+		cpus, mem    int64
+		want, detail string
 	}{
-		{1, 100, ""},
-		{2, 100, `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`},
-		{1, 200, `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`},
+		{1, 100, "", ""},
+		{2, 100, `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`, "guaranteed_pod_cpu_manager_static_policy"},
+		{1, 200, `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`, "guaranteed_pod_memory_manager_static_policy"},
 	} {
 		got := m.CheckResize(guaranteed("p", want{"1", test.cpus, test.mem, 0}), guaranteed("p", want{"1", 1, 100, 0}))
-		if (got == nil) != (test.want == "") || got != nil && (got.Message != test.want || got.Reason != v1.PodReasonInfeasible) {
+		if (got == nil) != (test.want == "") || got != nil && *got != (pod.Refusal{Reason: v1.PodReasonInfeasible, Message: test.want, Detail: test.detail}) {
 			t.Errorf("got %v, want %s", got, test.want)
 		}
 	}

@@ -182,16 +182,16 @@ func (m *Manager) CheckResize(desired, allocated *v1.Pod) *pod.Refusal {
 		return nil
 	}
 	for _, r := range []struct {
-		name      v1.ResourceName
-		isStatic  bool
-		of, value string
+		name              v1.ResourceName
+		isStatic          bool
+		of, value, detail string
 	}{
-		{v1.ResourceCPU, m.cpus != nil, "CPU", cpus.Static},
-		{v1.ResourceMemory, m.memory != nil, "Memory", kubeletv1beta1.StaticMemoryManagerPolicy},
+		{v1.ResourceCPU, m.cpus != nil, "CPU", cpus.Static, "guaranteed_pod_cpu_manager_static_policy"},
+		{v1.ResourceMemory, m.memory != nil, "Memory", kubeletv1beta1.StaticMemoryManagerPolicy, "guaranteed_pod_memory_manager_static_policy"},
 	} {
 		if r.isStatic && differs(allocated, desired, r.name) {
 			return &pod.Refusal{Reason: v1.PodReasonInfeasible, Message: fmt.Sprintf(
-				"Resize is infeasible for Guaranteed Pods alongside %s Manager policy %q", r.of, r.value)}
+				"Resize is infeasible for Guaranteed Pods alongside %s Manager policy %q", r.of, r.value), Detail: r.detail}
 		}
 	}
 	return nil

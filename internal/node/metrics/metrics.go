@@ -43,6 +43,7 @@ type Metrics struct {
 	probeDuration                             *compbasemetrics.HistogramVec
 
 	podLifecycle
+	allocations
 	storage
 	managers
 }
@@ -60,6 +61,7 @@ func New(node string, cgroupVersion int, clock clock.PassiveClock) *Metrics {
 	m.addRuntime()
 	m.addPods()
 	m.addLifecycle()
+	m.addAllocations()
 	m.addStorage()
 	m.addManagers()
 	m.addServer()
