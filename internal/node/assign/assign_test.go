@@ -41,6 +41,8 @@ type bed struct {
 	plugins *deviceplugin.Manager
 	plugin  *plugintest.Plugin
 	woken   chan types.UID
+	// observer counts for the agents, if set.
+	observer Observer
 }
 
 func newBed(t *testing.T, set func(c *config.Configuration)) *bed {
@@ -112,7 +114,7 @@ func (b *bed) agent() *Manager {
 	m, err := New(Options{
 		Dir: filepath.Join(b.dir, "r"), Config: b.config, Machine: b.machine, Clock: clock.RealClock{},
 		Reserved: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), v1.ResourceMemory: resource.MustParse("100")},
-		Plugins:  b.plugins, Wake: func(uid types.UID) { b.woken <- uid },
+		Plugins:  b.plugins, Wake: func(uid types.UID) { b.woken <- uid }, Observer: b.observer,
 	})
 	if err != nil {
 		b.t.Fatal(err)

@@ -28,6 +28,8 @@ type State struct {
 	// SharedCPUs are those of containers without CPUs of their own, and ExclusiveCPUs those of the others. Both are 0 without
 	// the policy static.
 	SharedCPUs, ExclusiveCPUs int
+	// ExclusiveCPUsOf are the numbers of CPUs that containers have of their own, by NUMA node; nil without the policy static.
+	ExclusiveCPUsOf map[int]int
 	// ProtectedMin and ProtectedLow are the bytes of memory that Guaranteed, and Burstable, pods have protected.
 	ProtectedMin, ProtectedLow int64
 	// PendingResizes are the pods whose resize waits or was refused, and ResizingPods those that are being resized.
@@ -86,6 +88,7 @@ var (
 	totalVolumes      = description("volume_manager_total_volumes", "Number of volumes of the node's pods.", "plugin_name", "state")
 	sharedCPUs        = description("kubelet_cpu_manager_shared_pool_size_millicores", "The CPUs that containers without CPUs of their own share, in millicores.")
 	exclusiveCPUs     = description("kubelet_cpu_manager_exclusive_cpu_allocation_count", "The number of CPUs that containers have of their own.")
+	nodeCPUs          = description("kubelet_cpu_manager_allocation_per_numa", "Number of CPUs allocated per NUMA node", "numa_node")
 	protectedMin      = description("kubelet_memory_qos_node_memory_min_bytes", "Memory of Guaranteed pods, in bytes, that the kernel never reclaims (memory.min).")
 	protectedLow      = description("kubelet_memory_qos_node_memory_low_bytes", "Memory of Burstable pods, in bytes, that the kernel reclaims last (memory.low).")
 	pendingResizes    = description("kubelet_pod_pending_resizes", "Number of pods whose resize is deferred or infeasible, by reason and by class of priority.", "reason", "priority_bucket")
@@ -141,6 +144,9 @@ func (c stateCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(sharedCPUs, float64(s.SharedCPUs*1000))
 	gauge(exclusiveCPUs, float64(s.ExclusiveCPUs))
+	for node, n := range s.ExclusiveCPUsOf {
+		gauge(nodeCPUs, float64(n), strconv.Itoa(node))
+	}
 	for class, n := range s.PendingResizes {
 		gauge(pendingResizes, float64(n), class.Reason, class.Priority)
 	}
