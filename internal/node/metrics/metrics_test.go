@@ -141,8 +141,16 @@ func TestEachMetricMoves(t *testing.T) {
 		},
 		`kubelet_eviction_stats_age_seconds_sum{eviction_signal="memory.available"} 2`: func(m *Metrics) { m.EvictedBy("memory.available", 2*time.Second) },
 		`kubelet_image_garbage_collected_total{reason="age"} 1`:                        func(m *Metrics) { m.ImageRemoved("age") },
-		`kubelet_graceful_shutdown_start_time_seconds 5`:                               func(m *Metrics) { m.ShuttingDown(time.Unix(5, 0), time.Time{}) },
-		`kubelet_graceful_shutdown_end_time_seconds 6`:                                 func(m *Metrics) { m.ShuttingDown(time.Unix(5, 0), time.Unix(6, 0)) },
+		`kubelet_lifecycle_handler_http_fallbacks_total 1`:                             func(m *Metrics) { m.HookFellBack() },
+		`kubelet_sleep_action_terminated_early_total 1`:                                func(m *Metrics) { m.SleepInterrupted() },
+		`kubelet_image_manager_ensure_image_requests_total{present_locally="false",pull_policy="ifnotpresent",pull_required="true"} 1`: func(m *Metrics) {
+			m.ImageEnsured(v1.PullIfNotPresent, new(false), new(true))
+		},
+		`kubelet_image_manager_ensure_image_requests_total{present_locally="unknown",pull_policy="always",pull_required="unknown"} 1`: func(m *Metrics) {
+			m.ImageEnsured(v1.PullAlways, nil, nil)
+		},
+		`kubelet_graceful_shutdown_start_time_seconds 5`: func(m *Metrics) { m.ShuttingDown(time.Unix(5, 0), time.Time{}) },
+		`kubelet_graceful_shutdown_end_time_seconds 6`:   func(m *Metrics) { m.ShuttingDown(time.Unix(5, 0), time.Unix(6, 0)) },
 		`storage_operation_duration_seconds_sum{migrated="false",operation_name="volume_mount",status="fail-unknown",volume_plugin="kubernetes.io/nfs"} 2`: func(m *Metrics) {
 			m.VolumeOperation("kubernetes.io/nfs", "volume_mount", 2*time.Second, failed)
 		},
