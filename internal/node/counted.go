@@ -13,6 +13,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/node/metrics"
 	"github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/volume"
 	"github.com/kindred-project/kindred/internal/node/workers"
 )
 
@@ -61,6 +62,15 @@ func workingPods(all map[workers.Working]int) map[metrics.WorkingPod]int {
 			class.Config = "orphan"
 		}
 		counts[class] += n
+	}
+	return counts
+}
+
+// podCertificates converts the numbers of certificates to those of upstream's metric.
+func podCertificates(all map[volume.CertificateClass]int) map[metrics.PodCertificate]int {
+	counts := map[metrics.PodCertificate]int{}
+	for class, n := range all {
+		counts[metrics.PodCertificate(class)] = n
 	}
 	return counts
 }

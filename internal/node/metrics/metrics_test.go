@@ -254,7 +254,8 @@ func TestState(t *testing.T) {
 		Now: time.Unix(1000, 0), ServerCertificate: time.Unix(1060, 0), Volumes: []statsapi.VolumeStats{volume, volume},
 		WorkingPods:    map[WorkingPod]int{{"terminating", "orphan", "true"}: 2},
 		MountedVolumes: map[string]int{"kubernetes.io/secret": 3}, WantedVolumes: map[string]int{"kubernetes.io/secret": 4},
-		SharedCPUs: 2, ExclusiveCPUs: 6, ExclusiveCPUsOf: map[int]int{0: 6, 1: 0}, PendingResizes: map[PendingResize]int{{"deferred", "high"}: 2}, ResizingPods: 3, ProtectedMin: 8, ProtectedLow: 9, Claims: map[string]int{"<any>": 1, "d": 1},
+		PodCertificates: map[PodCertificate]int{{"example.com/s", "fresh"}: 2},
+		SharedCPUs:      2, ExclusiveCPUs: 6, ExclusiveCPUsOf: map[int]int{0: 6, 1: 0}, PendingResizes: map[PendingResize]int{{"deferred", "high"}: 2}, ResizingPods: 3, ProtectedMin: 8, ProtectedLow: 9, Claims: map[string]int{"<any>": 1, "d": 1},
 		Logs: []LogUsage{{UID: "u", Namespace: "ns", Pod: "p", Container: "c", Bytes: 5}},
 	}
 	wants(t, scrape(t, HandlerFor(NewStateCollector(func() State { return state }))),
@@ -266,6 +267,7 @@ func TestState(t *testing.T) {
 		`volume_manager_total_volumes{plugin_name="kubernetes.io/secret",state="desired_state_of_world"} 4`,
 		`kubelet_pod_pending_resizes{priority_bucket="high",reason="deferred"} 2`, `kubelet_pod_in_progress_resizes 3`, `kubelet_memory_qos_node_memory_min_bytes 8`, `kubelet_memory_qos_node_memory_low_bytes 9`, `kubelet_cpu_manager_shared_pool_size_millicores 2000`, `kubelet_cpu_manager_exclusive_cpu_allocation_count 6`, `kubelet_cpu_manager_allocation_per_numa{numa_node="0"} 6`, `kubelet_cpu_manager_allocation_per_numa{numa_node="1"} 0`,
 		`dra_resource_claims_in_use{driver_name="<any>"} 1`, `dra_resource_claims_in_use{driver_name="d"} 1`,
+		`kubelet_podcertificate_states{signer_name="example.com/s",state="fresh"} 2`,
 		`kubelet_volume_stats_used_bytes{namespace="ns",persistentvolumeclaim="data"} 7`,
 		`kubelet_container_log_filesystem_used_bytes{container="c",namespace="ns",pod="p",uid="u"} 5`)
 }

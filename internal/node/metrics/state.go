@@ -38,6 +38,8 @@ type State struct {
 	// Claims are the numbers of prepared ResourceClaims by driver; "<any>" is the number of all.
 	Claims              map[string]int
 	EphemeralContainers int
+	// PodCertificates are the numbers of certificates that signers issue to pods.
+	PodCertificates map[PodCertificate]int
 	// ServerCertificate is when the certificate of the server expires; zero if it is unknown.
 	ServerCertificate time.Time
 	Now               time.Time
@@ -49,6 +51,10 @@ type State struct {
 // PendingResize is a class of pods whose resize is not done. Reason is "deferred" or "infeasible", and Priority is a class of
 // priorities, such as "normal".
 type PendingResize struct{ Reason, Priority string }
+
+// PodCertificate is a class of certificates. State is "not_yet_issued", "denied", "failed", "fresh", "overdue_for_refresh" or
+// "expired".
+type PodCertificate struct{ Signer, State string }
 
 // WorkingPod is a class of pods.
 type WorkingPod struct {
@@ -94,6 +100,7 @@ var (
 	pendingResizes    = description("kubelet_pod_pending_resizes", "Number of pods whose resize is deferred or infeasible, by reason and by class of priority.", "reason", "priority_bucket")
 	resizingPods      = description("kubelet_pod_in_progress_resizes", "Number of pods that are being resized.")
 	claimsInUse       = description("dra_resource_claims_in_use", "The number of prepared ResourceClaims by driver; <any> is that of all, since a claim may use several drivers.", "driver_name")
+	podCertificates   = description("kubelet_podcertificate_states", "Gauge vector reporting the number of pod certificate projected volume sources, faceted by signer_name and state.", "signer_name", "state")
 	logBytes          = description("kubelet_container_log_filesystem_used_bytes", "Bytes used by the container's logs on the filesystem.", "uid", "namespace", "pod", "container")
 )
 
@@ -155,6 +162,9 @@ func (c stateCollector) Collect(to chan<- prometheus.Metric) {
 	gauge(protectedLow, float64(s.ProtectedLow))
 	for driver, n := range s.Claims {
 		gauge(claimsInUse, float64(n), driver)
+	}
+	for class, n := range s.PodCertificates {
+		gauge(podCertificates, float64(n), class.Signer, class.State)
 	}
 	gauge(clientTTL, math.Inf(1))
 	if !s.ServerCertificate.IsZero() {
