@@ -54,10 +54,11 @@ func newPodAllocation(layout rootdir.Layout, p *v1.Pod, now time.Time) (a *podAl
 // allocatedPod returns the pod with the allocated resources in its spec.
 func (a *podAllocation) allocatedPod() *v1.Pod { return a.allocated.ApplyTo(a.desired) }
 
-// setDesired takes the newest pod of the API.
-func (a *podAllocation) setDesired(p *v1.Pod) {
+// setDesired takes the newest pod of the API, and reports whether a known pod requests other resources than before.
+func (a *podAllocation) setDesired(p *v1.Pod) (changed bool) {
 	requested := pod.AllocationOf(p)
-	if a.desired != nil && !requested.Equal(pod.AllocationOf(a.desired)) {
+	changed = a.desired != nil && !requested.Equal(pod.AllocationOf(a.desired))
+	if changed {
 		a.infeasible = false
 	}
 	a.desired = p
@@ -65,6 +66,7 @@ func (a *podAllocation) setDesired(p *v1.Pod) {
 	if !a.pending {
 		a.resize.Pending = nil
 	}
+	return changed
 }
 
 // grows reports whether the pod requests more CPU or memory than it is allocated.

@@ -59,36 +59,45 @@ func (t *table) observeNew(p *v1.Pod, refused *pod.Refusal) {
 }
 
 // observeDesired counts what follows from a newer pod of the API, which a has taken: the changes that it requests, and the end
-// of a deferral. It returns what makes the node try pending resizes again.
-func (t *table) observeDesired(a *podAllocation, before *v1.Pod) (trigger string) {
-	trigger = a.triggerSince(before)
-	if trigger == triggerUpdated && !t.workers[a.desired.UID].Rejected() {
+// of a deferral.
+func (t *table) observeDesired(a *podAllocation, before *v1.Pod, changed bool) {
+	if changed && !t.workers[a.desired.UID].Rejected() {
 		t.observeRequests(before, a.desired)
 	}
-	if !a.pending {
-		resolution := resizeReverted
-		if isEnding(a.desired) {
-			resolution = podTerminated
-		}
-		t.endDeferral(a, resolution, a.desired)
+	if a.pending {
+		return
 	}
-	return trigger
+	resolution := resizeReverted
+	if isEnding(a.desired) {
+		resolution = podTerminated
+	}
+	t.endDeferral(a, resolution, a.desired)
 }
 
-// triggerSince returns what makes the node try pending resizes again after a change of the pod, which is new if before is nil.
-// A change of its status does so if the pod releases resources or ends; otherwise they are tried as in a periodic retry.
-func (a *podAllocation) triggerSince(before *v1.Pod) string {
+// triggerOf returns what makes the node try resizes again after a newer pod of the API, which is new if before is nil. A
+// change of its status does so if the pod releases resources or ends; otherwise resizes are tried as in a periodic retry.
+func (t *table) triggerOf(a *podAllocation, before *v1.Pod, changed bool) string {
 	switch {
 	case before == nil:
 		return triggerAdded
-	case !pod.AllocationOf(before).Equal(pod.AllocationOf(a.desired)):
+	case changed:
 		return triggerUpdated
-	case releases(a.allocated.ApplyTo(before), a.allocatedPod()):
+	case t.defers() && releases(a.allocated.ApplyTo(before), a.allocatedPod()):
 		return triggerResized
 	case pod.IsOver(a.desired.Status.Phase) && !pod.IsOver(before.Status.Phase):
 		return triggerTerminated
 	}
 	return triggerPeriodic
+}
+
+// defers reports whether a resize is deferred. Without one, the trigger is not counted, and need not be exact.
+func (t *table) defers() bool {
+	for _, a := range t.allocations {
+		if !a.deferred.IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 // releases reports whether the resources that a pod really has are less than before.

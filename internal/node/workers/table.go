@@ -43,8 +43,9 @@ func (t *table) update(p *v1.Pod, inRuntime bool) {
 		a, isNew = newPodAllocation(t.parts.Host.Layout, p, seen)
 	}
 	before := a.desired
-	a.setDesired(p)
-	defer t.allocateResizes(t.observeDesired(a, before))
+	changed := a.setDesired(p)
+	t.observeDesired(a, before, changed)
+	defer t.allocateResizes(t.triggerOf(a, before, changed))
 	if t.workers[p.UID] != nil {
 		t.allocations[p.UID] = a
 		// If the pod waits for a resize, allocateResizes updates its worker with the answer: a
