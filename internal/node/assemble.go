@@ -100,7 +100,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Images:            images,
 		Probes:            probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock, Observer: a.metrics}),
 		Logs:              rotator,
-		Handlers:          pod.Hooks{Runtime: a.runtime, Clock: o.Clock, Observer: a.metrics},
+		Handlers:          pod.Hooks{Runtime: a.runtime, Clock: o.Clock, Recorder: o.Recorder, Observer: a.metrics},
 		Cgroups:           a.cgroups,
 		RuntimeHandler:    handlers.of,
 		RecursiveReadOnly: func(p *v1.Pod) bool { return handlers.recursiveReadOnly(ctx, p) },

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
 	cri "k8s.io/cri-api/pkg/apis"
 	"k8s.io/utils/clock"
 
@@ -25,8 +26,9 @@ const maxHookReply = 10 * 1024
 
 // Hooks runs the lifecycle hooks of real containers. It implements Handlers.
 type Hooks struct {
-	Runtime cri.RuntimeService
-	Clock   clock.Clock
+	Runtime  cri.RuntimeService
+	Clock    clock.Clock
+	Recorder record.EventRecorder
 	// Observer counts what hooks do, if set.
 	Observer HookObserver
 }
@@ -93,6 +95,8 @@ func (h Hooks) hookHTTP(ctx context.Context, pod *v1.Pod, c *v1.Container, get *
 		request.Header.Del("Authorization")
 		if reply, err = client.Do(request); err == nil {
 			h.observe(HookObserver.HookFellBack)
+			h.Recorder.Event(Reference(pod), v1.EventTypeWarning, "LifecycleHTTPFallback",
+				fmt.Sprintf("request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", request.URL.Host))
 		}
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -68,8 +69,8 @@ func TestHTTPHook(t *testing.T) {
 				Path: "/hook?a=b", Port: intstr.FromInt(port), Scheme: test.scheme,
 				HTTPHeaders: []v1.HTTPHeader{{Name: "Host", Value: "me"}, {Name: "X-Mine", Value: "1"}},
 			}
-			counted := hookCounts{}
-			_, err = Hooks{Observer: &counted}.Run(t.Context(), pod, &pod.Spec.Containers[0], "id", &v1.LifecycleHandler{HTTPGet: get})
+			counted, recorder := hookCounts{}, record.NewFakeRecorder(10)
+			_, err = Hooks{Observer: &counted, Recorder: recorder}.Run(t.Context(), pod, &pod.Spec.Containers[0], "id", &v1.LifecycleHandler{HTTPGet: get})
 			if (err != nil) != test.wantErr {
 				t.Fatalf("error %v", err)
 			}
@@ -78,6 +79,14 @@ func TestHTTPHook(t *testing.T) {
 			}
 			if counted != test.counted {
 				t.Errorf("counted %+v, want %+v", counted, test.counted)
+			}
+			close(recorder.Events)
+			want := ""
+			if test.counted.fallbacks > 0 {
+				want = "Warning LifecycleHTTPFallback request to HTTPS lifecycle hook " + address.Host + " got HTTP response, retry with HTTP succeeded"
+			}
+			if event := <-recorder.Events; event != want {
+				t.Errorf("event %q, want %q", event, want)
 			}
 		})
 	}
