@@ -140,19 +140,18 @@ func TestDeferralsAreCounted(t *testing.T) {
 		end  func(f fixture)
 		want counts
 	}{
-		"still waits":      {false, func(f fixture) { f.see(in(v1.PodRunning, asking("a", "2", 2))); f.synced() }, nil},
-		"a pod is new":     {true, func(f fixture) { f.see(asking("c", "0", 1)) }, counts{"admitted c", "accepted by pods_added", "a accepted after 2s"}},
-		"a pod is removed": {false, func(f fixture) { f.forget("b") }, counts{"accepted by pods_removed", "a accepted after 2s"}},
-		"a pod has ended":  {true, func(f fixture) { f.see(in(v1.PodFailed, really("1500m", asking("b", "1", 1)))) }, counts{"accepted by pod_terminated", "a accepted after 2s"}},
-		"a pod is to shrink": {false, func(f fixture) { f.see(asking("b", "0", 2)) },
-			counts{"remove cpu requests", "accepted by pod_updated", "a accepted after 2s"}},
-		"a pod has shrunk": {true, func(f fixture) { f.see(really("500m", asking("b", "1", 1))) }, counts{"accepted by pod_resized", "a accepted after 2s"}},
-		"another status":   {true, func(f fixture) { f.see(in(v1.PodRunning, really("1500m", asking("b", "1", 1)))) }, counts{"accepted by periodic_retry", "a accepted after 2s"}},
-		"periodic":         {true, func(f fixture) { f.synced() }, counts{"accepted by periodic_retry", "a accepted after 2s"}},
-		"less":             {false, func(f fixture) { f.see(asking("a", "500m", 3)) }, counts{"decrease cpu requests", "accepted by pod_updated", "a accepted after 2s"}},
-		"reverted":         {false, func(f fixture) { f.see(asking("a", "1", 3)) }, counts{"decrease cpu requests", "a reverted after 2s"}},
-		"deleted":          {false, func(f fixture) { f.see(deleted(asking("a", "2", 2))); f.Deleted(deleted(asking("a", "2", 2))) }, counts{"a terminated after 2s"}},
-		"over":             {false, func(f fixture) { f.see(in(v1.PodSucceeded, asking("a", "2", 2))) }, counts{"a terminated after 2s"}},
+		"still waits":        {false, func(f fixture) { f.see(in(v1.PodRunning, asking("a", "2", 2))); f.synced() }, nil},
+		"a pod is new":       {true, func(f fixture) { f.see(asking("c", "0", 1)) }, counts{"admitted c", "accepted by pods_added", "a accepted after 2s"}},
+		"a pod is removed":   {false, func(f fixture) { f.forget("b") }, counts{"accepted by pods_removed", "a accepted after 2s"}},
+		"a pod has ended":    {true, func(f fixture) { f.see(in(v1.PodFailed, really("1500m", asking("b", "1", 1)))) }, counts{"accepted by pod_terminated", "a accepted after 2s"}},
+		"a pod is to shrink": {false, func(f fixture) { f.see(really("1500m", asking("b", "0", 2))) }, counts{"remove cpu requests"}},
+		"a pod has shrunk":   {true, func(f fixture) { f.see(really("500m", asking("b", "1", 1))) }, counts{"accepted by pod_resized", "a accepted after 2s"}},
+		"another status":     {true, func(f fixture) { f.see(in(v1.PodRunning, really("1500m", asking("b", "1", 1)))) }, counts{"accepted by periodic_retry", "a accepted after 2s"}},
+		"periodic":           {true, func(f fixture) { f.synced() }, counts{"accepted by periodic_retry", "a accepted after 2s"}},
+		"less":               {false, func(f fixture) { f.see(asking("a", "500m", 3)) }, counts{"decrease cpu requests", "accepted by pod_updated", "a accepted after 2s"}},
+		"reverted":           {false, func(f fixture) { f.see(asking("a", "1", 3)) }, counts{"decrease cpu requests", "a reverted after 2s"}},
+		"deleted":            {false, func(f fixture) { f.see(deleted(asking("a", "2", 2))); f.Deleted(deleted(asking("a", "2", 2))) }, counts{"a terminated after 2s"}},
+		"over":               {false, func(f fixture) { f.see(in(v1.PodSucceeded, asking("a", "2", 2))) }, counts{"a terminated after 2s"}},
 		"force deleted": {false, func(f fixture) {
 			f.Deleted(asking("a", "2", 2))
 			f.synced()
