@@ -309,6 +309,8 @@ func TestConcurrentEqualPullsAreOne(t *testing.T) {
 func TestPullContinuesAfterItsPod(t *testing.T) {
 	f := newFixture(t)
 	f.registry.block = make(chan struct{})
+	recorded := make(chan struct{})
+	f.options.Pulled = func(uint64, time.Duration) { close(recorded) }
 	ctx, cancel := context.WithCancel(context.Background())
 	pod := podOf("p", name, v1.PullIfNotPresent)
 	left := make(chan error)
@@ -335,6 +337,7 @@ func TestPullContinuesAfterItsPod(t *testing.T) {
 			t.Errorf("a deleted pod got the event %q", event)
 		}
 	}
+	<-recorded
 }
 
 func (r *registry) pullCount() int {
@@ -437,64 +440,6 @@ func TestWithTag(t *testing.T) {
 	} {
 		if got, err := withTag(in); got != want || (err != nil) != (want == "") {
 			t.Errorf("%q: got %q, %v; want %q", in, got, err, want)
-		}
-	}
-}
-
-func TestMatches(t *testing.T) {
-	for _, tc := range []struct {
-		registry, image string
-		want            bool
-	}{
-		{"registry.test", "registry.test/app", true},
-		{"https://registry.test/v2/", "registry.test/app", true},
-		{"https://registry.test/v1/team", "registry.test/team/app:1", true},
-		{"registry.test/other", "registry.test/team/app", false},
-		{"registry.test:5000", "registry.test/app", false},
-		{"registry.test:5000", "registry.test:5000/app", true},
-		{"*.test", "registry.test/app", true},
-		{"*.test", "a.registry.test/app", false},
-		{"test", "registry.test/app", false},
-		{"https://index.docker.io/v1/", "busybox", true},
-		{"docker.io", "library/busybox", true},
-		{"https://index.docker.io/v1/", "quay.io/a/b", false},
-	} {
-		k := &keyring{entries: []entry{{pattern: patternOf(tc.registry)}}}
-		if got := len(k.lookup(tc.image)) == 1; got != tc.want {
-			t.Errorf("%s for %s: %v", tc.registry, tc.image, got)
-		}
-	}
-}
-
-func TestParseSecret(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		secret v1.Secret
-		want   string
-		bad    bool
-	}{
-		{name: "plain", secret: *pullSecret("s", "1", "p"), want: "u:p"},
-		{name: "auth", want: "me:pass:word", secret: v1.Secret{Type: v1.SecretTypeDockerConfigJson,
-			Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`{"auths":{"r":{"auth":"bWU6cGFzczp3b3Jk"}}}`)}}},
-		{name: "padded auth", want: "me:x", secret: v1.Secret{Type: v1.SecretTypeDockerConfigJson,
-			Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`{"auths":{"r":{"auth":"bWU6eA=="}}}`)}}},
-		{name: "old format", want: "a:b", secret: v1.Secret{Type: v1.SecretTypeDockercfg,
-			Data: map[string][]byte{v1.DockerConfigKey: []byte(`{"r":{"username":"a","password":"b"}}`)}}},
-		{name: "not json", bad: true, secret: v1.Secret{Type: v1.SecretTypeDockerConfigJson, Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`x`)}}},
-		{name: "auth without colon", bad: true, secret: v1.Secret{Type: v1.SecretTypeDockerConfigJson,
-			Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`{"auths":{"r":{"auth":"bWU="}}}`)}}},
-		{name: "another type", secret: v1.Secret{Type: v1.SecretTypeOpaque, Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`x`)}}},
-	} {
-		entries, err := parseSecret(&tc.secret)
-		if (err != nil) != tc.bad {
-			t.Errorf("%s: %v", tc.name, err)
-		}
-		got := ""
-		if len(entries) == 1 {
-			got = entries[0].auth.Username + ":" + entries[0].auth.Password
-		}
-		if got != tc.want {
-			t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
 		}
 	}
 }

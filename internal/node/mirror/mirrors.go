@@ -70,9 +70,13 @@ func (m *Mirrors) Gone(namespace, name string) {
 	m.change(types.NamespacedName{Namespace: namespace, Name: name}, func(s *state) { s.static = nil })
 }
 
-// Seen takes a mirror pod of the API that is new or has changed.
+// Seen takes a mirror pod of the API that is new or has changed, unless a newer one is known.
 func (m *Mirrors) Seen(mirror *v1.Pod) {
-	m.change(nameOf(mirror), func(s *state) { s.mirror = mirror })
+	m.change(nameOf(mirror), func(s *state) {
+		if s.mirror == nil || pod.IsNewer(mirror, s.mirror) {
+			s.mirror = mirror
+		}
+	})
 }
 
 // Deleted is called when the API no longer has a mirror pod.
@@ -177,10 +181,27 @@ func (m *Mirrors) create(ctx context.Context, static *v1.Pod) error {
 // write writes the status of a static pod to its mirror pod.
 func (m *Mirrors) write(ctx context.Context, s state) error {
 	written, err := m.options.Status.Write(ctx, s.mirror, pod.MirrorStatus(s.mirror, s.static.Status))
-	if err == nil && written == nil {
+	switch {
+	case err != nil:
+		return err
+	case written == nil:
 		m.Deleted(s.mirror)
+	case written != s.mirror:
+		m.wrote(written)
 	}
-	return err
+	return nil
+}
+
+// wrote keeps the mirror pod that a write has returned: the next patch must remove what this one has added, which the watch may
+// not show yet. A pod that the watch has shown as deleted stays deleted.
+func (m *Mirrors) wrote(mirror *v1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.states[nameOf(mirror)]
+	if s.mirror != nil && s.mirror.UID == mirror.UID && pod.IsNewer(mirror, s.mirror) {
+		s.mirror = mirror
+		m.states[nameOf(mirror)] = s
+	}
 }
 
 func (m *Mirrors) remove(ctx context.Context, mirror *v1.Pod) error {

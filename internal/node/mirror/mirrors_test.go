@@ -5,6 +5,7 @@ package mirror
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -109,5 +110,52 @@ func TestMirrors(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("the mirror pod is left: %v", err)
 		}
+	}
+}
+
+// bases returns mirror pods of later versions, and has the versions that it was to change.
+type bases struct {
+	statuses
+	versions []string
+}
+
+func (b *bases) Write(_ context.Context, p *v1.Pod, status v1.PodStatus) (*v1.Pod, error) {
+	b.versions = append(b.versions, p.ResourceVersion)
+	if len(b.versions) > 3 {
+		return nil, nil // it is deleted
+	}
+	written := p.DeepCopy()
+	written.ResourceVersion, written.Status = p.ResourceVersion+"0", status
+	return written, nil
+}
+
+// TestWritesOnTheNewest: each status is compared with what was written last, whether or not the watch has shown that, and is old.
+func TestWritesOnTheNewest(t *testing.T) {
+	written := &bases{}
+	m := New(Options{Status: written, Clock: clock.RealClock{}})
+	name := types.NamespacedName{Namespace: "default", Name: "web"}
+	at := func(version string) *v1.Pod {
+		p := mirrorOf("a")
+		p.ResourceVersion = version
+		return p
+	}
+	m.Changed(static("a"))
+	for _, seen := range []string{"1", "", "2", "500"} {
+		if seen != "" {
+			m.Seen(at(seen))
+		}
+		if err := m.reconcile(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"1", "10", "100", "1000"}; !slices.Equal(written.versions, want) {
+		t.Errorf("wrote on versions %v, want %v", written.versions, want)
+	}
+	if left := m.states[name].mirror; left != nil {
+		t.Errorf("the deleted mirror pod is left: %v", left.ResourceVersion)
+	}
+	m.wrote(at("2000"))
+	if m.states[name].mirror != nil {
+		t.Error("the deleted mirror pod is back")
 	}
 }

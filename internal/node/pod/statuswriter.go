@@ -42,7 +42,7 @@ func newStatusWriter(parts *Parts) *statusWriter {
 func (s *statusWriter) set(pod *v1.Pod, status v1.PodStatus, final bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	newer := s.pod == nil || isNewer(pod, s.pod)
+	newer := s.pod == nil || IsNewer(pod, s.pod)
 	if !newer && final == s.final && equality.Semantic.DeepEqual(s.status, status) {
 		return
 	}
@@ -124,7 +124,7 @@ func (s *statusWriter) write(ctx context.Context, pod *v1.Pod, status v1.PodStat
 		return nil
 	}
 	s.mu.Lock()
-	if isNewer(written, s.pod) {
+	if IsNewer(written, s.pod) {
 		s.pod = written
 	}
 	s.mu.Unlock()
@@ -134,9 +134,9 @@ func (s *statusWriter) write(ctx context.Context, pod *v1.Pod, status v1.PodStat
 	return s.parts.Status.Delete(ctx, pod)
 }
 
-// isNewer reports whether a is a newer version of a pod than b, by their resource versions (KEP-5504).
+// IsNewer reports whether a is a newer version of a pod than b, by their resource versions (KEP-5504).
 // If these cannot be compared, a counts as newer.
-func isNewer(a, b *v1.Pod) bool {
+func IsNewer(a, b *v1.Pod) bool {
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err != nil || order > 0
 }
