@@ -163,6 +163,7 @@ func New(options Options) (*Agent, error) {
 	}
 	a.pods = workers.New(a.admit, admittedResources{a.assigned, a.earlyRefusal, counted}, a.checkResize)
 	a.pods.PreemptWith(a.preempt)
+	a.pods.ObserveWith(counted)
 	cgroups.Active = a.pods.Active
 	a.mirrors = mirror.New(mirror.Options{
 		Client: options.Client, Status: podStatus{client: options.Client}, Node: a.registration.current, Clock: options.Clock,

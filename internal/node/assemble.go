@@ -72,7 +72,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	a.leftPods = a.podGarbage(volumes)
 	images := image.New(ctx, image.Options{
 		Service: a.images, Secrets: store, Recorder: o.Recorder, Clock: o.Clock,
-		RecordsDir: filepath.Join(o.RootDir, "images"), Used: func(id string) { a.unusedImages.Used(id) }, Pulled: a.metrics.ImagePulled,
+		RecordsDir: filepath.Join(o.RootDir, "images"), Used: func(id string) { a.unusedImages.Used(id) }, Pulled: a.metrics.ImagePulled, Ensured: a.metrics.ImageEnsured,
 	})
 	a.unusedImages = a.imageGarbage(images)
 	services := factory.Core().V1().Services()
@@ -100,7 +100,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		Images:            images,
 		Probes:            probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock, Observer: a.metrics}),
 		Logs:              rotator,
-		Handlers:          pod.Hooks{Runtime: a.runtime, Clock: o.Clock},
+		Handlers:          pod.Hooks{Runtime: a.runtime, Clock: o.Clock, Recorder: o.Recorder, Observer: a.metrics},
 		Cgroups:           a.cgroups,
 		RuntimeHandler:    handlers.of,
 		RecursiveReadOnly: func(p *v1.Pod) bool { return handlers.recursiveReadOnly(ctx, p) },

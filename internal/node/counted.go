@@ -13,6 +13,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/node/metrics"
 	"github.com/kindred-project/kindred/internal/node/pod"
+	"github.com/kindred-project/kindred/internal/node/volume"
 	"github.com/kindred-project/kindred/internal/node/workers"
 )
 
@@ -65,6 +66,15 @@ func workingPods(all map[workers.Working]int) map[metrics.WorkingPod]int {
 	return counts
 }
 
+// podCertificates converts the numbers of certificates to those of upstream's metric.
+func podCertificates(all map[volume.CertificateClass]int) map[metrics.PodCertificate]int {
+	counts := map[metrics.PodCertificate]int{}
+	for class, n := range all {
+		counts[metrics.PodCertificate(class)] = n
+	}
+	return counts
+}
+
 // countResizes adds a pod's resize to the numbers of upstream's metrics.
 func countResizes(s *metrics.State, p *v1.Pod) {
 	for _, c := range p.Status.Conditions {
@@ -73,31 +83,7 @@ func countResizes(s *metrics.State, p *v1.Pod) {
 		case c.Type == v1.PodResizeInProgress:
 			s.ResizingPods++
 		case c.Type == v1.PodResizePending:
-			s.PendingResizes[metrics.PendingResize{Reason: strings.ToLower(c.Reason), Priority: priorityClass(p.Spec.Priority)}]++
+			s.PendingResizes[metrics.PendingResize{Reason: strings.ToLower(c.Reason), Priority: metrics.PriorityBucket(p)}]++
 		}
 	}
-}
-
-// systemCritical is the least priority of pods that the system needs.
-const systemCritical = 2_000_000_000
-
-// priorityClass returns the label of a priority in upstream's metrics.
-func priorityClass(priority *int32) string {
-	p := int32(0)
-	if priority != nil {
-		p = *priority
-	}
-	switch {
-	case p >= systemCritical:
-		return "system-critical"
-	case p >= 100_000:
-		return "high"
-	case p > 0:
-		return "medium"
-	case p == 0:
-		return "normal"
-	case p > -1000:
-		return "low"
-	}
-	return "very-low"
 }

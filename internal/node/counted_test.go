@@ -54,9 +54,4 @@ func TestCountResizes(t *testing.T) {
 	if diff := cmp.Diff(want, s.PendingResizes); diff != "" || s.ResizingPods != 1 {
 		t.Errorf("%d in progress, %s", s.ResizingPods, diff)
 	}
-	for priority, want := range map[int32]string{2_000_000_000: "system-critical", 100_000: "high", 1: "medium", 0: "normal", -1: "low", -1000: "very-low"} {
-		if got := priorityClass(&priority); got != want {
-			t.Errorf("%d: %s, want %s", priority, got, want)
-		}
-	}
 }

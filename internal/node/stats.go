@@ -149,6 +149,10 @@ func (a *Agent) state() metrics.State {
 	s.Volumes, s.Logs = a.sampler.Volumes()
 	s.WorkingPods = workingPods(a.pods.Working())
 	s.SharedCPUs, s.ExclusiveCPUs = a.assigned.CPUs()
+	s.ExclusiveCPUsOf = a.assigned.CPUsOfNodes()
+	if a.volumes != nil {
+		s.PodCertificates = podCertificates(a.volumes.Certificates())
+	}
 	s.Claims = a.records.InUse()
 	s.ProtectedMin, s.ProtectedLow = a.cgroups.Protected()
 	return s

@@ -144,6 +144,7 @@ func checkMetrics(t *testing.T, raw func(string) string) {
 			"kubelet_containers_per_pod_count", "kubelet_cgroup_manager_duration_seconds", "kubelet_working_pods", "volume_manager_total_volumes",
 			"storage_operation_duration_seconds", "rest_client_requests_total", "rest_client_request_duration_seconds",
 			"kubelet_node_startup_duration_seconds", "kubelet_certificate_manager_client_ttl_seconds", "kubelet_topology_manager_admission_requests_total",
+			"kubelet_pod_level_resources_admission_total", "kubelet_image_manager_ensure_image_requests_total",
 		},
 		"metrics/probes":   {"prober_probe_total", "prober_probe_duration_seconds"},
 		"metrics/resource": {"container_cpu_usage_seconds_total", "pod_memory_working_set_bytes", "node_cpu_usage_seconds_total", "resource_scrape_error"},

@@ -85,7 +85,7 @@ func TestResize(t *testing.T) {
 		t.Errorf("the next agent has %+v", got)
 	}
 	s.limits("sized", "30000", "83886080")
-	s.kubectl("delete", "pod", "hog", "--grace-period=1")
+	s.resize("hog", share(allocatable, 10), "", "", "")
 	s.resized("sized", share(allocatable, 60), "80Mi")
 	if status := s.containerStatus("sized"); status.ContainerID != first || status.RestartCount != 0 {
 		t.Errorf("the container was restarted: %+v", status)

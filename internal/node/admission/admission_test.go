@@ -131,3 +131,23 @@ func TestLoadRemove(t *testing.T) {
 		t.Errorf("a third pod: %v", refusal)
 	}
 }
+
+// TestLoadOfShrinkingPod: what a resize takes from a pod is free once the pod no longer has it.
+func TestLoadOfShrinkingPod(t *testing.T) {
+	cpu := func(cpu string) v1.ResourceList { return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)} }
+	node := &v1.Node{Status: v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourcePods: resource.MustParse("9")}}}
+	withCPU := func(wants string) *v1.Pod {
+		return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: cpu(wants)}}}}}
+	}
+	shrinking := withCPU("1")
+	for has, want := range map[string]string{"1": "", "2": "OutOfcpu"} {
+		shrinking.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", AllocatedResources: cpu("1"), Resources: &v1.ResourceRequirements{Requests: cpu(has)}}}
+		refusal := Check(klog.Background(), node, withCPU("3"), LoadOf([]*v1.Pod{shrinking}))
+		if refusal == nil {
+			refusal = &pod.Refusal{}
+		}
+		if refusal.Reason != want {
+			t.Errorf("beside a pod that has %s: refused with %q, want %q", has, refusal.Reason, want)
+		}
+	}
+}

@@ -33,9 +33,16 @@ const allAddresses = "0.0.0.0"
 
 var onePod = resource.MustParse("1")
 
-// ShareOf returns the pod's share.
-func ShareOf(p *v1.Pod) Share {
-	s := Share{requests: resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})}
+// ShareOf returns the share that the pod asks for.
+func ShareOf(p *v1.Pod) Share { return shareOf(p, resourcehelper.PodResourcesOptions{}) }
+
+// usedShareOf returns the share of a pod on the node. While a resize shrinks the pod, that is what it still has.
+func usedShareOf(p *v1.Pod) Share {
+	return shareOf(p, resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true})
+}
+
+func shareOf(p *v1.Pod, options resourcehelper.PodResourcesOptions) Share {
+	s := Share{requests: resourcehelper.PodRequests(p, options)}
 	s.requests[v1.ResourcePods] = onePod
 	for i := range p.Spec.InitContainers {
 		// An init container that exits does not keep its ports; a sidecar does.
@@ -69,7 +76,7 @@ type Load struct {
 func LoadOf(pods []*v1.Pod) *Load {
 	load := &Load{}
 	for _, p := range pods {
-		load.Add(ShareOf(p))
+		load.Add(usedShareOf(p))
 	}
 	return load
 }

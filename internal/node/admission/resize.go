@@ -18,7 +18,7 @@ type ResizeRules struct {
 // CheckResize returns why a pod can never be resized in place from what it is allocated to what it requests, or nil.
 func (r ResizeRules) CheckResize(desired, allocated *v1.Pod) *pod.Refusal {
 	if r.resizesSwapping(desired, allocated) {
-		return &pod.Refusal{Reason: v1.PodReasonInfeasible, Message: "In-place resize of containers with swap is not supported."}
+		return &pod.Refusal{Reason: v1.PodReasonInfeasible, Message: "In-place resize of containers with swap is not supported.", Detail: "swap_limitation"}
 	}
 	return nil
 }

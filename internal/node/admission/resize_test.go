@@ -43,6 +43,9 @@ func TestCheckResize(t *testing.T) {
 			if refusal.Reason != v1.PodReasonInfeasible {
 				t.Errorf("%s: reason %s", name, refusal.Reason)
 			}
+			if refusal.Detail != "swap_limitation" {
+				t.Errorf("%s: detail %s", name, refusal.Detail)
+			}
 		}
 		if got != test.message {
 			t.Errorf("%s: %q, want %q", name, got, test.message)

@@ -81,7 +81,8 @@ func (r *round) run(ctx context.Context) error {
 	hint := topology.Hint{}
 	if r.policy.Scope == topology.PodScope {
 		var err error
-		if hint, err = r.merge(r.podRequests(), false); err != nil {
+		hint, err = r.merge(r.podRequests(), false)
+		if r.observeHint(err); err != nil {
 			return err
 		}
 	}
@@ -90,7 +91,8 @@ func (r *round) run(ctx context.Context) error {
 		ends := endsEarly(r.pod, c)
 		if r.policy.Scope == topology.ContainerScope {
 			var err error
-			if hint, err = r.merge(wanted, ends); err != nil {
+			hint, err = r.merge(wanted, ends)
+			if r.observeHint(err); err != nil {
 				return err
 			}
 		}
@@ -98,10 +100,12 @@ func (r *round) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		r.observeAligned(topology.ContainerScope)
 		if got.Name = c.Name; !got.hasNothing() {
 			r.record.Containers = append(r.record.Containers, got)
 		}
 	}
+	r.observeAligned(topology.PodScope)
 	return nil
 }
 
@@ -216,10 +220,7 @@ func (r *round) allocate(ctx context.Context, w wanted, hint topology.Hint, ends
 	}
 	if w.cpus > 0 {
 		set, err := r.cpus.Allocate(w.cpus, r.usedCPUs(), r.record.reusableCPUs(), hint.Nodes)
-		if r.options.Observer != nil {
-			r.options.Observer.CPUsPinned(err)
-		}
-		if err != nil {
+		if r.observeCPUs(set, err); err != nil {
 			return got, err
 		}
 		got.CPUs = set.String()
@@ -227,10 +228,7 @@ func (r *round) allocate(ctx context.Context, w wanted, hint topology.Hint, ends
 	if len(w.memory) > 0 {
 		var err error
 		got.Memory, err = r.memory.Allocate(r.memoryRequest(w, ends), hint)
-		if r.options.Observer != nil {
-			r.options.Observer.MemoryPinned(err)
-		}
-		if err != nil {
+		if r.observeMemory(err); err != nil {
 			return got, err
 		}
 	}

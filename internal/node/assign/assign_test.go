@@ -41,6 +41,8 @@ type bed struct {
 	plugins *deviceplugin.Manager
 	plugin  *plugintest.Plugin
 	woken   chan types.UID
+	// observer counts for the agents, if set.
+	observer Observer
 }
 
 func newBed(t *testing.T, set func(c *config.Configuration)) *bed {
@@ -112,7 +114,7 @@ func (b *bed) agent() *Manager {
 	m, err := New(Options{
 		Dir: filepath.Join(b.dir, "r"), Config: b.config, Machine: b.machine, Clock: clock.RealClock{},
 		Reserved: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), v1.ResourceMemory: resource.MustParse("100")},
-		Plugins:  b.plugins, Wake: func(uid types.UID) { b.woken <- uid },
+		Plugins:  b.plugins, Wake: func(uid types.UID) { b.woken <- uid }, Observer: b.observer,
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -310,15 +312,15 @@ func TestResize(t *testing.T) {
 	b := newBed(t, func(*config.Configuration) {})
 	m := b.agent()
 	for _, test := range []struct {
-		cpus, mem int64
-		want      string
+		cpus, mem    int64
+		want, detail string
 	}{
-		{1, 100, ""},
-		{2, 100, `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`},
-		{1, 200, `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`},
+		{1, 100, "", ""},
+		{2, 100, `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`, "guaranteed_pod_cpu_manager_static_policy"},
+		{1, 200, `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`, "guaranteed_pod_memory_manager_static_policy"},
 	} {
 		got := m.CheckResize(guaranteed("p", want{"1", test.cpus, test.mem, 0}), guaranteed("p", want{"1", 1, 100, 0}))
-		if (got == nil) != (test.want == "") || got != nil && (got.Message != test.want || got.Reason != v1.PodReasonInfeasible) {
+		if (got == nil) != (test.want == "") || got != nil && *got != (pod.Refusal{Reason: v1.PodReasonInfeasible, Message: test.want, Detail: test.detail}) {
 			t.Errorf("got %v, want %s", got, test.want)
 		}
 	}

@@ -49,11 +49,7 @@ func (m *Manager) cpusOf(uid types.UID, name string) cpuset.CPUSet {
 	if c, _ := m.store.get(uid).of(name); c.CPUs != "" {
 		return c.cpus()
 	}
-	used := cpuset.New()
-	for _, r := range m.store.all() {
-		used = used.Union(r.cpus())
-	}
-	return m.cpus.Shared(used)
+	return m.cpus.Shared(m.ownCPUs())
 }
 
 // addDevices adds what a plugin gives to the container. If two plugins give the same thing, the first one does.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -43,13 +42,6 @@ type Options struct {
 	Wake func(types.UID)
 	// Observer counts assignments, if set.
 	Observer Observer
-}
-
-// Observer counts assignments. Each error is why a container, or a pod, does not get what it asks for.
-type Observer interface {
-	CPUsPinned(err error)
-	MemoryPinned(err error)
-	PodAligned(took time.Duration, err error)
 }
 
 // Manager assigns CPUs, memory and devices. All methods are safe for concurrent use.
@@ -86,6 +78,7 @@ func New(o Options) (*Manager, error) {
 			return nil, err
 		}
 	}
+	m.observeBoundaries()
 	return m, nil
 }
 
@@ -169,11 +162,29 @@ func (m *Manager) CPUs() (shared, exclusive int) {
 	if m.cpus == nil {
 		return 0, 0
 	}
+	used := m.ownCPUs()
+	return m.cpus.Shared(used).Size(), used.Size()
+}
+
+// CPUsOfNodes returns how many CPUs of each NUMA node containers have of their own; nil without the policy static.
+func (m *Manager) CPUsOfNodes() map[int]int {
+	if m.cpus == nil {
+		return nil
+	}
+	used, counts := m.ownCPUs(), map[int]int{}
+	for _, n := range m.options.Machine.Nodes {
+		counts[n.ID] = m.options.Machine.OnNodes(topology.MaskOf(n.ID)).Intersection(used).Size()
+	}
+	return counts
+}
+
+// ownCPUs returns the CPUs that containers have of their own.
+func (m *Manager) ownCPUs() cpuset.CPUSet {
 	used := cpuset.New()
 	for _, r := range m.store.all() {
 		used = used.Union(r.cpus())
 	}
-	return m.cpus.Shared(used).Size(), used.Size()
+	return used
 }
 
 // CheckResize returns why a pod can never be resized in place, or nil: what it is assigned does not change while it runs.
@@ -182,16 +193,16 @@ func (m *Manager) CheckResize(desired, allocated *v1.Pod) *pod.Refusal {
 		return nil
 	}
 	for _, r := range []struct {
-		name      v1.ResourceName
-		isStatic  bool
-		of, value string
+		name              v1.ResourceName
+		isStatic          bool
+		of, value, detail string
 	}{
-		{v1.ResourceCPU, m.cpus != nil, "CPU", cpus.Static},
-		{v1.ResourceMemory, m.memory != nil, "Memory", kubeletv1beta1.StaticMemoryManagerPolicy},
+		{v1.ResourceCPU, m.cpus != nil, "CPU", cpus.Static, "guaranteed_pod_cpu_manager_static_policy"},
+		{v1.ResourceMemory, m.memory != nil, "Memory", kubeletv1beta1.StaticMemoryManagerPolicy, "guaranteed_pod_memory_manager_static_policy"},
 	} {
 		if r.isStatic && differs(allocated, desired, r.name) {
 			return &pod.Refusal{Reason: v1.PodReasonInfeasible, Message: fmt.Sprintf(
-				"Resize is infeasible for Guaranteed Pods alongside %s Manager policy %q", r.of, r.value)}
+				"Resize is infeasible for Guaranteed Pods alongside %s Manager policy %q", r.of, r.value), Detail: r.detail}
 		}
 	}
 	return nil

@@ -101,6 +101,9 @@ func New(machine *topology.Machine, options Options, reserved cpuset.CPUSet, cou
 // Allocatable returns the CPUs that containers can have for themselves.
 func (p *Policy) Allocatable() cpuset.CPUSet { return p.machine.All().Difference(p.reserved) }
 
+// FullCores reports whether containers get full cores only.
+func (p *Policy) FullCores() bool { return p.options.FullPCPUsOnly }
+
 // Shared returns the CPUs of containers without CPUs of their own. used are the CPUs of the other containers. The
 // reserved ones are shared unless the reservation is strict.
 func (p *Policy) Shared(used cpuset.CPUSet) cpuset.CPUSet {

@@ -54,6 +54,9 @@ type Options struct {
 	Used func(id string)
 	// Pulled is called, if set, with the size of each pulled image and the time that the pull took.
 	Pulled func(size uint64, took time.Duration)
+	// Ensured is called, if set, after each request, with the container's policy, whether the image was present, and whether
+	// it had to be pulled. Either is nil if that was not found out.
+	Ensured func(policy v1.PullPolicy, present, pull *bool)
 }
 
 // Manager makes images present. It implements pod.Images.
@@ -107,6 +110,8 @@ type request struct {
 	sandbox   *runtimeapi.PodSandboxConfig
 	spec      *runtimeapi.ImageSpec
 	keys      *keyring // read on first use
+
+	isPresent, mustPull *bool // nil while unknown
 }
 
 // EnsurePresent implements pod.Images.
@@ -116,6 +121,9 @@ func (m *Manager) EnsurePresent(ctx context.Context, pod *v1.Pod, container *v1.
 		r.reportMissingSecrets(ctx) // also if the image is present, as in the kubelet
 	}
 	image, failure := r.ensure(ctx)
+	if m.options.Ensured != nil {
+		m.options.Ensured(container.ImagePullPolicy, r.isPresent, r.mustPull)
+	}
 	if failure == nil {
 		if m.options.Used != nil {
 			m.options.Used(image.Ref)
@@ -155,7 +163,11 @@ func (r *request) local(ctx context.Context) (*runtimeapi.Image, *nodepod.ImageE
 		return nil, r.fail(eventInspect, errInspect, fmt.Sprintf("Failed to inspect image \"\": %v", err))
 	}
 	image := status.GetImage()
-	if image != nil && r.mayUse(ctx, image.Id) {
+	r.isPresent = new(image != nil)
+	if image != nil {
+		r.mustPull = new(!r.mayUse(ctx, image.Id))
+	}
+	if image != nil && !*r.mustPull {
 		r.event(v1.EventTypeNormal, eventPulled,
 			fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", r.container.Image))
 		return image, nil
@@ -181,6 +193,7 @@ func (r *request) mayUse(ctx context.Context, ref string) bool {
 
 // pull pulls the image unless the pull is backing off.
 func (r *request) pull(ctx context.Context) (criconfig.Image, *nodepod.ImageError) {
+	r.mustPull = new(true)
 	image := r.container.Image
 	key := string(r.pod.UID) + "_" + image
 	if earlier, waiting := r.backoff.waiting(key); waiting {

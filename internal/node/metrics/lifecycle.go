@@ -21,6 +21,7 @@ type podLifecycle struct {
 	namespacedPods, namespacedPodErrors  *compbasemetrics.Counter
 	cgroupOperations, statsAge           *compbasemetrics.HistogramVec
 	removedImages                        *compbasemetrics.CounterVec
+	hookFallbacks, interruptedSleeps     *compbasemetrics.Counter
 	shutdownStart, shutdownEnd           *compbasemetrics.Gauge
 	beforeAgent, beforeRegistration      *compbasemetrics.Gauge
 	registration, afterRegistration, all *compbasemetrics.Gauge
@@ -39,6 +40,8 @@ func (m *Metrics) addLifecycle() {
 	l.cgroupOperations = histograms(r, "cgroup_manager_duration_seconds", "Duration of operations on pod cgroups.", compbasemetrics.DefBuckets, "operation_type")
 	l.statsAge = histograms(r, "eviction_stats_age_seconds", "Age of the measurement by which a pod was evicted.", compbasemetrics.DefBuckets, "eviction_signal")
 	l.removedImages = counters(r, "image_garbage_collected_total", "Number of unused images that were removed, by reason: age or space.", "reason")
+	l.hookFallbacks = counter(r, "lifecycle_handler_http_fallbacks_total", "The number of times lifecycle handlers successfully fell back to http from https.")
+	l.interruptedSleeps = counter(r, "sleep_action_terminated_early_total", "The number of times lifecycle sleep handler got terminated before it finishes")
 	l.shutdownStart = gauge(r, "graceful_shutdown_start_time_seconds", "When the last graceful shutdown began, in seconds since the epoch.")
 	l.shutdownEnd = gauge(r, "graceful_shutdown_end_time_seconds", "When the last graceful shutdown was complete, in seconds since the epoch.")
 	l.beforeAgent = gauge(r, "node_startup_pre_kubelet_duration_seconds", "Time from the boot of the machine until the agent started.")
@@ -103,6 +106,20 @@ func (m *Metrics) EvictedBy(signal string, age time.Duration) {
 func (m *Metrics) ImageRemoved(reason string) {
 	if m != nil {
 		m.removedImages.WithLabelValues(reason).Inc()
+	}
+}
+
+// HookFellBack counts a lifecycle hook whose HTTPS request succeeded in plain HTTP.
+func (m *Metrics) HookFellBack() {
+	if m != nil {
+		m.hookFallbacks.Inc()
+	}
+}
+
+// SleepInterrupted counts a lifecycle hook that did not sleep as long as it was to.
+func (m *Metrics) SleepInterrupted() {
+	if m != nil {
+		m.interruptedSleeps.Inc()
 	}
 }
 

@@ -19,6 +19,7 @@ type managers struct {
 	memoryPinnings, memoryErrs  *compbasemetrics.Counter
 	alignments, alignmentErrors *compbasemetrics.Counter
 	alignmentDuration           *compbasemetrics.Histogram
+	aligned, notAligned         *compbasemetrics.CounterVec
 	claimOperations, draCalls   *compbasemetrics.HistogramVec
 	podResources                map[string]*compbasemetrics.CounterVec
 }
@@ -37,6 +38,8 @@ func (m *Metrics) addManagers() {
 	m.alignments = counter(r, "topology_manager_admission_requests_total", "Number of pods whose resources were to be aligned.")
 	m.alignmentErrors = counter(r, "topology_manager_admission_errors_total", "Number of pods whose resources could not be aligned.")
 	m.alignmentDuration = histogram(r, "topology_manager_admission_duration_ms", "Duration in milliseconds of aligning the resources of a pod.", compbasemetrics.ExponentialBuckets(.05, 2, 15))
+	m.aligned = counters(r, "container_aligned_compute_resources_count", "Cumulative number of aligned compute resources allocated to containers by alignment type.", "scope", "boundary")
+	m.notAligned = counters(r, "container_aligned_compute_resources_failure_count", "Cumulative number of failures to allocate aligned compute resources to containers by alignment type.", "scope", "boundary")
 	draBuckets := compbasemetrics.ExponentialBucketsRange(.1, 40, 15)
 	m.claimOperations = histogramsOf(r, "dra", "operations_duration_seconds", "Duration of handling all ResourceClaims of a pod.", draBuckets, "operation_name", "is_error")
 	m.draCalls = histogramsOf(r, "dra", "grpc_operations_duration_seconds", "Duration of calls of DRA drivers.", draBuckets, "driver_name", "method_name", "grpc_status_code")
@@ -85,6 +88,20 @@ func (m *Metrics) PodAligned(took time.Duration, err error) {
 	}
 	countBoth(m.alignments, m.alignmentErrors, err)
 	m.alignmentDuration.Observe(float64(took.Microseconds()) / 1000)
+}
+
+// Aligned counts containers or pods, by scope, whose resources are within a boundary, such as "numa_node".
+func (m *Metrics) Aligned(scope, boundary string, count int) {
+	if m != nil {
+		m.aligned.WithLabelValues(scope, boundary).Add(float64(count))
+	}
+}
+
+// NotAligned counts containers or pods, by scope, that are refused because their resources cannot be within a boundary.
+func (m *Metrics) NotAligned(scope, boundary string, count int) {
+	if m != nil {
+		m.notAligned.WithLabelValues(scope, boundary).Add(float64(count))
+	}
 }
 
 func countBoth(requests, errors *compbasemetrics.Counter, err error) {

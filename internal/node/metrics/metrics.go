@@ -6,11 +6,13 @@ package metrics
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	v1 "k8s.io/api/core/v1"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	compbasemetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/version"
@@ -35,6 +37,7 @@ type Metrics struct {
 	relistDuration, relistInterval            *compbasemetrics.Histogram
 	lastRelist                                *compbasemetrics.Gauge
 	pullDuration                              *compbasemetrics.HistogramVec
+	ensuredImages                             *compbasemetrics.CounterVec
 	rejections, evictions, preemptions        *compbasemetrics.CounterVec
 	requests                                  *compbasemetrics.CounterVec
 	requestDuration                           *compbasemetrics.HistogramVec
@@ -43,6 +46,7 @@ type Metrics struct {
 	probeDuration                             *compbasemetrics.HistogramVec
 
 	podLifecycle
+	allocations
 	storage
 	managers
 }
@@ -60,6 +64,7 @@ func New(node string, cgroupVersion int, clock clock.PassiveClock) *Metrics {
 	m.addRuntime()
 	m.addPods()
 	m.addLifecycle()
+	m.addAllocations()
 	m.addStorage()
 	m.addManagers()
 	m.addServer()
@@ -93,6 +98,8 @@ func (m *Metrics) addRuntime() {
 	m.relistInterval = histogram(m.registry, "pleg_relist_interval_seconds", "Interval in seconds between relisting in PLEG.", compbasemetrics.DefBuckets)
 	m.lastRelist = gauge(m.registry, "pleg_last_seen_seconds", "Timestamp in seconds when PLEG was last seen active.")
 	m.pullDuration = histograms(m.registry, "image_pull_duration_seconds", "Duration in seconds to pull an image.", pullBuckets, "image_size_in_bytes")
+	m.ensuredImages = counters(m.registry, "image_manager_ensure_image_requests_total", "Number of ensure-image requests processed by the kubelet.",
+		"pull_policy", "present_locally", "pull_required")
 }
 
 func (m *Metrics) addPods() {
@@ -208,6 +215,20 @@ func (m *Metrics) ImagePulled(size uint64, took time.Duration) {
 	if m != nil {
 		m.pullDuration.WithLabelValues(sizeLabel(size)).Observe(took.Seconds())
 	}
+}
+
+// ImageEnsured counts a request to make an image present. present and pull are nil if that is unknown.
+func (m *Metrics) ImageEnsured(policy v1.PullPolicy, present, pull *bool) {
+	if m != nil {
+		m.ensuredImages.WithLabelValues(strings.ToLower(string(policy)), orUnknown(present), orUnknown(pull)).Inc()
+	}
+}
+
+func orUnknown(b *bool) string {
+	if b == nil {
+		return "unknown"
+	}
+	return strconv.FormatBool(*b)
 }
 
 // Rejected counts a pod that the node did not admit.

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/version"
 	cri "k8s.io/cri-api/pkg/apis"
@@ -118,14 +119,21 @@ func TestEachMetricMoves(t *testing.T) {
 		})
 	}
 	for line, event := range map[string]func(*Metrics){
-		`kubelet_pod_start_sli_duration_seconds_sum 3`:           func(m *Metrics) { m.PodStartedSLI(3*time.Second, true) },
-		`kubelet_first_network_pod_start_sli_duration_seconds 3`: func(m *Metrics) { m.PodStartedSLI(3*time.Second, false); m.PodStartedSLI(time.Second, false) },
-		`kubelet_pod_worker_start_duration_seconds_sum 2`:        func(m *Metrics) { m.WorkerStarted(2*time.Second, 5) },
-		`kubelet_containers_per_pod_count_sum 5`:                 func(m *Metrics) { m.WorkerStarted(2*time.Second, 5) },
-		`kubelet_pod_status_sync_duration_seconds_sum 2`:         func(m *Metrics) { m.StatusWritten(2 * time.Second) },
-		`kubelet_orphaned_runtime_pods_total 1`:                  func(m *Metrics) { m.OrphanFound() },
-		`kubelet_started_user_namespaced_pods_total 1`:           func(m *Metrics) { m.SandboxRun("", true, 0, nil) },
-		`kubelet_started_user_namespaced_pods_errors_total 1`:    func(m *Metrics) { m.SandboxRun("", true, 0, failed) },
+		`kubelet_pod_start_sli_duration_seconds_sum 3`:                                                                       func(m *Metrics) { m.PodStartedSLI(3*time.Second, true) },
+		`kubelet_first_network_pod_start_sli_duration_seconds 3`:                                                             func(m *Metrics) { m.PodStartedSLI(3*time.Second, false); m.PodStartedSLI(time.Second, false) },
+		`kubelet_pod_worker_start_duration_seconds_sum 2`:                                                                    func(m *Metrics) { m.WorkerStarted(2*time.Second, 5) },
+		`kubelet_containers_per_pod_count_sum 5`:                                                                             func(m *Metrics) { m.WorkerStarted(2*time.Second, 5) },
+		`kubelet_pod_status_sync_duration_seconds_sum 2`:                                                                     func(m *Metrics) { m.StatusWritten(2 * time.Second) },
+		`kubelet_orphaned_runtime_pods_total 1`:                                                                              func(m *Metrics) { m.OrphanFound() },
+		`kubelet_started_user_namespaced_pods_total 1`:                                                                       func(m *Metrics) { m.SandboxRun("", true, 0, nil) },
+		`kubelet_started_user_namespaced_pods_errors_total 1`:                                                                func(m *Metrics) { m.SandboxRun("", true, 0, failed) },
+		`kubelet_container_requested_resizes_total{operation="increase",requirement="limits",resource="cpu"} 1`:              func(m *Metrics) { m.ResizeRequested("cpu", "limits", "increase") },
+		`kubelet_pod_infeasible_resizes_total{reason_detail="swap_limitation"} 1`:                                            func(m *Metrics) { m.ResizeInfeasible("swap_limitation") },
+		`kubelet_pod_deferred_accepted_resizes_total{retry_trigger="pods_removed"} 1`:                                        func(m *Metrics) { m.DeferredResizeAccepted("pods_removed") },
+		`kubelet_pod_deferred_resize_duration_seconds_sum{priority_bucket="normal",resolution="accepted"} 7`:                 func(m *Metrics) { m.DeferralEnded("accepted", &v1.Pod{}, 7*time.Second) },
+		`kubelet_pod_deferred_resize_duration_seconds_bucket{priority_bucket="unknown",resolution="terminated",le="3600"} 1`: func(m *Metrics) { m.DeferralEnded("terminated", nil, time.Hour) },
+		`kubelet_pod_resize_duration_milliseconds_sum{success="true"} 1500`:                                                  func(m *Metrics) { m.PodResized(1500*time.Millisecond+time.Microsecond, nil) },
+		`kubelet_pod_resize_duration_milliseconds_bucket{success="false",le="10"} 1`:                                         func(m *Metrics) { m.PodResized(10*time.Millisecond, failed) },
 		`kubelet_cgroup_manager_duration_seconds_sum{operation_type="create"} 2`: func(m *Metrics) {
 			done := m.CgroupOperation("create")
 			clock.Step(2 * time.Second)
@@ -133,8 +141,16 @@ func TestEachMetricMoves(t *testing.T) {
 		},
 		`kubelet_eviction_stats_age_seconds_sum{eviction_signal="memory.available"} 2`: func(m *Metrics) { m.EvictedBy("memory.available", 2*time.Second) },
 		`kubelet_image_garbage_collected_total{reason="age"} 1`:                        func(m *Metrics) { m.ImageRemoved("age") },
-		`kubelet_graceful_shutdown_start_time_seconds 5`:                               func(m *Metrics) { m.ShuttingDown(time.Unix(5, 0), time.Time{}) },
-		`kubelet_graceful_shutdown_end_time_seconds 6`:                                 func(m *Metrics) { m.ShuttingDown(time.Unix(5, 0), time.Unix(6, 0)) },
+		`kubelet_lifecycle_handler_http_fallbacks_total 1`:                             func(m *Metrics) { m.HookFellBack() },
+		`kubelet_sleep_action_terminated_early_total 1`:                                func(m *Metrics) { m.SleepInterrupted() },
+		`kubelet_image_manager_ensure_image_requests_total{present_locally="false",pull_policy="ifnotpresent",pull_required="true"} 1`: func(m *Metrics) {
+			m.ImageEnsured(v1.PullIfNotPresent, new(false), new(true))
+		},
+		`kubelet_image_manager_ensure_image_requests_total{present_locally="unknown",pull_policy="always",pull_required="unknown"} 1`: func(m *Metrics) {
+			m.ImageEnsured(v1.PullAlways, nil, nil)
+		},
+		`kubelet_graceful_shutdown_start_time_seconds 5`: func(m *Metrics) { m.ShuttingDown(time.Unix(5, 0), time.Time{}) },
+		`kubelet_graceful_shutdown_end_time_seconds 6`:   func(m *Metrics) { m.ShuttingDown(time.Unix(5, 0), time.Unix(6, 0)) },
 		`storage_operation_duration_seconds_sum{migrated="false",operation_name="volume_mount",status="fail-unknown",volume_plugin="kubernetes.io/nfs"} 2`: func(m *Metrics) {
 			m.VolumeOperation("kubernetes.io/nfs", "volume_mount", 2*time.Second, failed)
 		},
@@ -155,6 +171,9 @@ func TestEachMetricMoves(t *testing.T) {
 		`kubelet_topology_manager_admission_requests_total 1`:                                                     func(m *Metrics) { m.PodAligned(0, nil) },
 		`kubelet_topology_manager_admission_errors_total 1`:                                                       func(m *Metrics) { m.PodAligned(0, failed) },
 		`kubelet_topology_manager_admission_duration_ms_sum 1.5`:                                                  func(m *Metrics) { m.PodAligned(1500*time.Microsecond, nil) },
+		`kubelet_container_aligned_compute_resources_count{boundary="numa_node",scope="pod"} 0`:                   func(m *Metrics) { m.Aligned("pod", "numa_node", 0) },
+		`kubelet_container_aligned_compute_resources_count{boundary="uncore_cache",scope="container"} 1`:          func(m *Metrics) { m.Aligned("container", "uncore_cache", 1) },
+		`kubelet_container_aligned_compute_resources_failure_count{boundary="physical_cpu",scope="container"} 1`:  func(m *Metrics) { m.NotAligned("container", "physical_cpu", 1) },
 		`kubelet_pod_resources_endpoint_requests_total{server_api_version="v1"} 1`:                                func(m *Metrics) { m.PodResourcesRequest("v1", "Get", nil) },
 		`kubelet_pod_resources_endpoint_requests_list{server_api_version="v1"} 1`:                                 func(m *Metrics) { m.PodResourcesRequest("v1", "List", nil) },
 		`kubelet_pod_resources_endpoint_errors_get_allocatable{server_api_version="v1"} 1`:                        func(m *Metrics) { m.PodResourcesRequest("v1", "GetAllocatableResources", failed) },
@@ -235,7 +254,8 @@ func TestState(t *testing.T) {
 		Now: time.Unix(1000, 0), ServerCertificate: time.Unix(1060, 0), Volumes: []statsapi.VolumeStats{volume, volume},
 		WorkingPods:    map[WorkingPod]int{{"terminating", "orphan", "true"}: 2},
 		MountedVolumes: map[string]int{"kubernetes.io/secret": 3}, WantedVolumes: map[string]int{"kubernetes.io/secret": 4},
-		SharedCPUs: 2, ExclusiveCPUs: 6, PendingResizes: map[PendingResize]int{{"deferred", "high"}: 2}, ResizingPods: 3, ProtectedMin: 8, ProtectedLow: 9, Claims: map[string]int{"<any>": 1, "d": 1},
+		PodCertificates: map[PodCertificate]int{{"example.com/s", "fresh"}: 2},
+		SharedCPUs:      2, ExclusiveCPUs: 6, ExclusiveCPUsOf: map[int]int{0: 6, 1: 0}, PendingResizes: map[PendingResize]int{{"deferred", "high"}: 2}, ResizingPods: 3, ProtectedMin: 8, ProtectedLow: 9, Claims: map[string]int{"<any>": 1, "d": 1},
 		Logs: []LogUsage{{UID: "u", Namespace: "ns", Pod: "p", Container: "c", Bytes: 5}},
 	}
 	wants(t, scrape(t, HandlerFor(NewStateCollector(func() State { return state }))),
@@ -245,10 +265,48 @@ func TestState(t *testing.T) {
 		`kubelet_working_pods{config="orphan",lifecycle="terminating",static="true"} 2`,
 		`volume_manager_total_volumes{plugin_name="kubernetes.io/secret",state="actual_state_of_world"} 3`,
 		`volume_manager_total_volumes{plugin_name="kubernetes.io/secret",state="desired_state_of_world"} 4`,
-		`kubelet_pod_pending_resizes{priority_bucket="high",reason="deferred"} 2`, `kubelet_pod_in_progress_resizes 3`, `kubelet_memory_qos_node_memory_min_bytes 8`, `kubelet_memory_qos_node_memory_low_bytes 9`, `kubelet_cpu_manager_shared_pool_size_millicores 2000`, `kubelet_cpu_manager_exclusive_cpu_allocation_count 6`,
+		`kubelet_pod_pending_resizes{priority_bucket="high",reason="deferred"} 2`, `kubelet_pod_in_progress_resizes 3`, `kubelet_memory_qos_node_memory_min_bytes 8`, `kubelet_memory_qos_node_memory_low_bytes 9`, `kubelet_cpu_manager_shared_pool_size_millicores 2000`, `kubelet_cpu_manager_exclusive_cpu_allocation_count 6`, `kubelet_cpu_manager_allocation_per_numa{numa_node="0"} 6`, `kubelet_cpu_manager_allocation_per_numa{numa_node="1"} 0`,
 		`dra_resource_claims_in_use{driver_name="<any>"} 1`, `dra_resource_claims_in_use{driver_name="d"} 1`,
+		`kubelet_podcertificate_states{signer_name="example.com/s",state="fresh"} 2`,
 		`kubelet_volume_stats_used_bytes{namespace="ns",persistentvolumeclaim="data"} 7`,
 		`kubelet_container_log_filesystem_used_bytes{container="c",namespace="ns",pod="p",uid="u"} 5`)
+}
+
+// TestPodAdmitted: pods are counted by where they have resources, and by QoS class.
+func TestPodAdmitted(t *testing.T) {
+	list := func(cpu, memory string) v1.ResourceRequirements {
+		both := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+		return v1.ResourceRequirements{Requests: both, Limits: both}
+	}
+	request := v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}
+	for want, spec := range map[string]v1.PodSpec{
+		`config_mode="",qos_class="besteffort"`: {Containers: []v1.Container{{}}},
+		`config_mode="container_level",qos_class="burstable"`: {
+			InitContainers: []v1.Container{{Resources: request}}, Containers: []v1.Container{{}},
+		},
+		`config_mode="container_level",qos_class="guaranteed"`: {Containers: []v1.Container{{Resources: list("1", "1Gi")}}},
+		`config_mode="pod_level",qos_class="guaranteed"`:       {Resources: new(list("1", "1Gi")), Containers: []v1.Container{{}}},
+		`config_mode="pod_and_container_level",qos_class="burstable"`: {
+			Resources: new(request), Containers: []v1.Container{{Resources: list("1", "1Gi")}},
+		},
+	} {
+		m := New("n", 1, testingclock.NewFakeClock(time.Unix(1000, 0)))
+		m.PodAdmitted(&v1.Pod{Spec: spec})
+		wants(t, scrape(t, m.Handler()), "kubelet_pod_level_resources_admission_total{"+want+"} 1")
+	}
+}
+
+func TestPriorityBucket(t *testing.T) {
+	for priority, want := range map[int32]string{
+		2_000_000_000: "system-critical", 1_999_999_999: "high", 100_000: "high", 99_999: "medium", 1: "medium", 0: "normal", -1: "low", -999: "low", -1000: "very-low",
+	} {
+		if got := PriorityBucket(&v1.Pod{Spec: v1.PodSpec{Priority: &priority}}); got != want {
+			t.Errorf("%d: %s, want %s", priority, got, want)
+		}
+	}
+	if got := PriorityBucket(&v1.Pod{}) + " " + PriorityBucket(nil); got != "normal unknown" {
+		t.Errorf("a pod without priority, and none: %s", got)
+	}
 }
 
 func TestLabels(t *testing.T) {

@@ -28,6 +28,8 @@ type State struct {
 	// SharedCPUs are those of containers without CPUs of their own, and ExclusiveCPUs those of the others. Both are 0 without
 	// the policy static.
 	SharedCPUs, ExclusiveCPUs int
+	// ExclusiveCPUsOf are the numbers of CPUs that containers have of their own, by NUMA node; nil without the policy static.
+	ExclusiveCPUsOf map[int]int
 	// ProtectedMin and ProtectedLow are the bytes of memory that Guaranteed, and Burstable, pods have protected.
 	ProtectedMin, ProtectedLow int64
 	// PendingResizes are the pods whose resize waits or was refused, and ResizingPods those that are being resized.
@@ -36,6 +38,8 @@ type State struct {
 	// Claims are the numbers of prepared ResourceClaims by driver; "<any>" is the number of all.
 	Claims              map[string]int
 	EphemeralContainers int
+	// PodCertificates are the numbers of certificates that signers issue to pods.
+	PodCertificates map[PodCertificate]int
 	// ServerCertificate is when the certificate of the server expires; zero if it is unknown.
 	ServerCertificate time.Time
 	Now               time.Time
@@ -47,6 +51,10 @@ type State struct {
 // PendingResize is a class of pods whose resize is not done. Reason is "deferred" or "infeasible", and Priority is a class of
 // priorities, such as "normal".
 type PendingResize struct{ Reason, Priority string }
+
+// PodCertificate is a class of certificates. State is "not_yet_issued", "denied", "failed", "fresh", "overdue_for_refresh" or
+// "expired".
+type PodCertificate struct{ Signer, State string }
 
 // WorkingPod is a class of pods.
 type WorkingPod struct {
@@ -86,11 +94,13 @@ var (
 	totalVolumes      = description("volume_manager_total_volumes", "Number of volumes of the node's pods.", "plugin_name", "state")
 	sharedCPUs        = description("kubelet_cpu_manager_shared_pool_size_millicores", "The CPUs that containers without CPUs of their own share, in millicores.")
 	exclusiveCPUs     = description("kubelet_cpu_manager_exclusive_cpu_allocation_count", "The number of CPUs that containers have of their own.")
+	nodeCPUs          = description("kubelet_cpu_manager_allocation_per_numa", "Number of CPUs allocated per NUMA node", "numa_node")
 	protectedMin      = description("kubelet_memory_qos_node_memory_min_bytes", "Memory of Guaranteed pods, in bytes, that the kernel never reclaims (memory.min).")
 	protectedLow      = description("kubelet_memory_qos_node_memory_low_bytes", "Memory of Burstable pods, in bytes, that the kernel reclaims last (memory.low).")
 	pendingResizes    = description("kubelet_pod_pending_resizes", "Number of pods whose resize is deferred or infeasible, by reason and by class of priority.", "reason", "priority_bucket")
 	resizingPods      = description("kubelet_pod_in_progress_resizes", "Number of pods that are being resized.")
 	claimsInUse       = description("dra_resource_claims_in_use", "The number of prepared ResourceClaims by driver; <any> is that of all, since a claim may use several drivers.", "driver_name")
+	podCertificates   = description("kubelet_podcertificate_states", "Gauge vector reporting the number of pod certificate projected volume sources, faceted by signer_name and state.", "signer_name", "state")
 	logBytes          = description("kubelet_container_log_filesystem_used_bytes", "Bytes used by the container's logs on the filesystem.", "uid", "namespace", "pod", "container")
 )
 
@@ -141,6 +151,9 @@ func (c stateCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(sharedCPUs, float64(s.SharedCPUs*1000))
 	gauge(exclusiveCPUs, float64(s.ExclusiveCPUs))
+	for node, n := range s.ExclusiveCPUsOf {
+		gauge(nodeCPUs, float64(n), strconv.Itoa(node))
+	}
 	for class, n := range s.PendingResizes {
 		gauge(pendingResizes, float64(n), class.Reason, class.Priority)
 	}
@@ -149,6 +162,9 @@ func (c stateCollector) Collect(to chan<- prometheus.Metric) {
 	gauge(protectedLow, float64(s.ProtectedLow))
 	for driver, n := range s.Claims {
 		gauge(claimsInUse, float64(n), driver)
+	}
+	for class, n := range s.PodCertificates {
+		gauge(podCertificates, float64(n), class.Signer, class.State)
 	}
 	gauge(clientTTL, math.Inf(1))
 	if !s.ServerCertificate.IsZero() {

@@ -98,6 +98,8 @@ type Event struct {
 // Refusal is why a pod fails whatever its containers do: the reason and the message of its status.
 type Refusal struct {
 	Reason, Message string
+	// Detail is the reason of an infeasible resize in metrics.
+	Detail string
 }
 
 // Memory is what a worker knows about its pod and cannot read from the runtime. It does not

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
 	cri "k8s.io/cri-api/pkg/apis"
 	"k8s.io/utils/clock"
 
@@ -25,8 +26,26 @@ const maxHookReply = 10 * 1024
 
 // Hooks runs the lifecycle hooks of real containers. It implements Handlers.
 type Hooks struct {
-	Runtime cri.RuntimeService
-	Clock   clock.Clock
+	Runtime  cri.RuntimeService
+	Clock    clock.Clock
+	Recorder record.EventRecorder
+	// Observer counts what hooks do, if set.
+	Observer HookObserver
+}
+
+// HookObserver counts what hooks do. *metrics.Metrics implements it.
+type HookObserver interface {
+	// HookFellBack counts an HTTPS request that succeeded in plain HTTP.
+	HookFellBack()
+	// SleepInterrupted counts a sleep that did not end in time.
+	SleepInterrupted()
+}
+
+// observe counts something, if anything is counted.
+func (h Hooks) observe(count func(HookObserver)) {
+	if h.Observer != nil {
+		count(h.Observer)
+	}
 }
 
 // Run implements Handlers.
@@ -39,12 +58,13 @@ func (h Hooks) Run(ctx context.Context, pod *v1.Pod, c *v1.Container, containerI
 			return fmt.Sprintf("Exec lifecycle hook (%v) %s - error: %v, message: %q", handler.Exec.Command, where, err, string(append(stdout, stderr...))), err
 		}
 	case handler.HTTPGet != nil:
-		if err := hookHTTP(ctx, pod, c, handler.HTTPGet); err != nil {
+		if err := h.hookHTTP(ctx, pod, c, handler.HTTPGet); err != nil {
 			return fmt.Sprintf("HTTP lifecycle hook (%s) %s - error: %v", handler.HTTPGet.Path, where, err), err
 		}
 	case handler.Sleep != nil:
 		select {
 		case <-ctx.Done():
+			h.observe(HookObserver.SleepInterrupted)
 			err := fmt.Errorf("container terminated before sleep hook finished")
 			return fmt.Sprintf("Sleep lifecycle hook (%d) %s - error: %v", handler.Sleep.Seconds, where, err), err
 		case <-h.Clock.After(time.Duration(handler.Sleep.Seconds) * time.Second):
@@ -58,7 +78,7 @@ func (h Hooks) Run(ctx context.Context, pod *v1.Pod, c *v1.Container, containerI
 
 // hookHTTP sends the hook's request. Any response is a success. If the server answers an HTTPS
 // request in plain HTTP, the request is repeated without TLS, as in the kubelet.
-func hookHTTP(ctx context.Context, pod *v1.Pod, c *v1.Container, get *v1.HTTPGetAction) error {
+func (h Hooks) hookHTTP(ctx context.Context, pod *v1.Pod, c *v1.Container, get *v1.HTTPGetAction) error {
 	request, err := hookRequest(ctx, pod, c, get)
 	if err != nil {
 		return err
@@ -73,7 +93,11 @@ func hookHTTP(ctx context.Context, pod *v1.Pod, c *v1.Container, get *v1.HTTPGet
 	if err != nil && strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
 		request.URL.Scheme = "http"
 		request.Header.Del("Authorization")
-		reply, err = client.Do(request)
+		if reply, err = client.Do(request); err == nil {
+			h.observe(HookObserver.HookFellBack)
+			h.Recorder.Event(Reference(pod), v1.EventTypeWarning, "LifecycleHTTPFallback",
+				fmt.Sprintf("request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", request.URL.Host))
+		}
 	}
 	if err != nil {
 		return err

@@ -30,6 +30,8 @@ type Observer interface {
 	ContainerStart(containerType, reason string)
 	// ContainerTerminated counts the end of a container.
 	ContainerTerminated(containerType string, exitCode int32, reason string)
+	// PodResized counts an attempt to give a pod's containers and cgroup their allocated size.
+	PodResized(took time.Duration, err error)
 	// PodRemoved drops what is counted for one pod.
 	PodRemoved(pod *v1.Pod)
 }
@@ -68,6 +70,13 @@ func (w *Worker) observeStatus(pod *v1.Pod, before, after *v1.PodStatus) {
 	}
 	for _, ended := range terminations(before, after) {
 		observer.ContainerTerminated(ended.containerType, ended.state.ExitCode, ended.state.Reason)
+	}
+}
+
+// observeResize counts a resize that began at a time.
+func (w *Worker) observeResize(begin time.Time, err error) {
+	if w.parts.Observer != nil {
+		w.parts.Observer.PodResized(w.parts.Clock.Since(begin), err)
 	}
 }
 

@@ -29,7 +29,9 @@ import (
 // Containers that were resized before the failure keep their new size.
 func (w *Worker) resizePod(ctx context.Context, t task) func(*Memory) {
 	ctx = context.WithoutCancel(ctx)
+	begin := w.parts.Clock.Now()
 	done, err := w.resizeContainers(ctx, t.pod, resizeTargets(t))
+	w.observeResize(begin, err)
 	failed := func(*Memory) {}
 	if err != nil {
 		message := runtime.Message(err)

@@ -5,10 +5,13 @@ package pod
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
@@ -99,5 +102,45 @@ func TestResizePodLeavesExitedContainers(t *testing.T) {
 	s.do(Action{Kind: ResizePod})
 	if diff := cmp.Diff([]string{"Grow", "Ensure"}, s.cri.took()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+// resizes has the resizes that were counted.
+type resizes struct {
+	Observer
+	counted []string
+}
+
+func (r *resizes) PodResized(took time.Duration, err error) {
+	r.counted = append(r.counted, fmt.Sprintf("%v %v", took, err))
+}
+
+// slowCgroups takes a second to grow a cgroup.
+type slowCgroups struct {
+	Cgroups
+	clock *testingclock.FakeClock
+}
+
+func (c slowCgroups) Grow(pod *v1.Pod) (string, error) {
+	c.clock.Step(time.Second)
+	return c.Cgroups.Grow(pod)
+}
+
+// TestResizesAreCounted: each attempt counts, with the time that it took.
+func TestResizesAreCounted(t *testing.T) {
+	for refuse, want := range map[string]string{"": "1s <nil>", "UpdateContainerResources c-0": "1s refused"} {
+		pod := testPod()
+		pod.Spec.Containers[0] = sized("c", "1", "64Mi")
+		s := newStageTest(t, pod)
+		s.running()
+		s.pod = pod.DeepCopy()
+		s.pod.Spec.Containers[0].Resources = requirements("1", "128Mi")
+		s.cri.fail[refuse] = errors.New("refused")
+		counted := &resizes{}
+		s.parts.Observer, s.parts.Cgroups = counted, slowCgroups{s.parts.Cgroups, s.clock}
+		s.do(Action{Kind: ResizePod})
+		if diff := cmp.Diff([]string{want}, counted.counted); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }

@@ -61,6 +61,17 @@ func (m *Machine) SameCores(set cpuset.CPUSet) cpuset.CPUSet {
 	return m.Select(func(c CPU) bool { return cores[c.Core] })
 }
 
+// ShareCache reports whether all CPUs of set share a last-level cache.
+func (m *Machine) ShareCache(set cpuset.CPUSet) bool {
+	caches := map[int]bool{}
+	for _, c := range m.CPUs {
+		if set.Contains(c.ID) {
+			caches[c.Cache] = true
+		}
+	}
+	return len(caches) == 1
+}
+
 // CPUsPerCore returns the number of CPUs of a core.
 func (m *Machine) CPUsPerCore() int {
 	cores := m.count(func(c CPU) int { return c.Core })

@@ -44,13 +44,15 @@ type certificateKey struct {
 // podCertificate is a key with its certificate chain, and the pending request for the next one (KEP-4317).
 // Keys are in memory only: a new agent requests new certificates.
 type podCertificate struct {
-	key     []byte // PEM, PKCS #8
-	chain   []byte // PEM; nil until the first is issued
-	refresh time.Time
+	key     []byte    // PEM, PKCS #8
+	chain   []byte    // PEM; nil until the first is issued
+	refresh time.Time // zero for never
+	expires time.Time // zero if unknown
 
 	request    string // name of the pending request, or ""
 	requestKey []byte // the key it is for
 	refused    error  // the signer denied or failed the request
+	refusal    string // the same in metrics: certDenied or certFailed
 }
 
 // certificateFiles returns the files of a pod certificate, and when to call it again to renew it.
@@ -60,8 +62,11 @@ func (m *Manager) certificateFiles(ctx context.Context, pod *v1.Pod, key certifi
 	if c == nil {
 		c = &podCertificate{}
 		state.certificates[key] = c
+		state.show(key, c.shown(source.SignerName)) // the first certificate may take long
 	}
-	if err := m.advance(ctx, pod, source, c); err != nil {
+	err := m.advance(ctx, pod, source, c)
+	state.show(key, c.shown(source.SignerName))
+	if err != nil {
 		return nil, time.Time{}, err
 	}
 	again := c.refresh
@@ -114,14 +119,19 @@ func (c *podCertificate) take(request *certificatesv1.PodCertificateRequest) err
 	for _, condition := range request.Status.Conditions {
 		switch condition.Type {
 		case certificatesv1.PodCertificateRequestConditionTypeDenied:
+			c.refusal = certDenied
 			c.refused = fmt.Errorf("PodCertificateRequest was permanently denied: reason=%q message=%q", condition.Reason, condition.Message)
 			return c.refused
 		case certificatesv1.PodCertificateRequestConditionTypeFailed:
+			c.refusal = certFailed
 			c.refused = fmt.Errorf("PodCertificateRequest was permanently failed: reason=%q message=%q", condition.Reason, condition.Message)
 			return c.refused
 		case certificatesv1.PodCertificateRequestConditionTypeIssued:
 			c.key, c.chain = c.requestKey, blocksOnly(request.Status.CertificateChain)
-			c.refresh = time.Time{}
+			c.refresh, c.expires = time.Time{}, time.Time{}
+			if at := request.Status.NotAfter; at != nil {
+				c.expires = at.Time
+			}
 			if at := request.Status.BeginRefreshAt; at != nil {
 				c.refresh = at.Add(rand.N(refreshJitter))
 			}

@@ -23,6 +23,20 @@ type podState struct {
 	claimsMu sync.Mutex // held for a moment, also by those who do not hold mu
 	claims   map[string]bound
 	prepared bool // pod is not nil
+	shown    map[certificateKey]shownCertificate
+}
+
+// show sets what metrics tell of a certificate. They do not wait for a Prepare.
+func (s *podState) show(key certificateKey, c shownCertificate) {
+	s.claimsMu.Lock()
+	defer s.claimsMu.Unlock()
+	s.shown[key] = c
+}
+
+func (s *podState) shownCertificates() []shownCertificate {
+	s.claimsMu.Lock()
+	defer s.claimsMu.Unlock()
+	return slices.Collect(maps.Values(s.shown))
 }
 
 // setPod sets the pod as last prepared. The caller holds mu.
@@ -66,7 +80,7 @@ func (m *Manager) state(uid types.UID) *podState {
 	state := m.pods[uid]
 	if state == nil {
 		state = &podState{
-			tokens: map[tokenKey]token{}, certificates: map[certificateKey]*podCertificate{}, claims: map[string]bound{},
+			tokens: map[tokenKey]token{}, certificates: map[certificateKey]*podCertificate{}, claims: map[string]bound{}, shown: map[certificateKey]shownCertificate{},
 		}
 		m.pods[uid] = state
 	}

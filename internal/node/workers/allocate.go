@@ -26,11 +26,15 @@ type podAllocation struct {
 	pending bool
 	// reported is the generation for which the event ResizeDeferred or ResizeInfeasible was recorded.
 	reported int64
+	// deferred is since when the node defers the resize; zero if it does not. infeasible is set once the node has found that it
+	// can never do what the pod requests.
+	deferred   time.Time
+	infeasible bool
 }
 
-// newPodAllocation returns the allocation of a pod that the agent sees for the first time: what an
+// newPodAllocation returns the allocation of a pod that the agent sees for the first time, now: what an
 // earlier agent allocated or, for a new pod, what the pod requests.
-func newPodAllocation(layout rootdir.Layout, p *v1.Pod) (a *podAllocation, isNew bool) {
+func newPodAllocation(layout rootdir.Layout, p *v1.Pod, now time.Time) (a *podAllocation, isNew bool) {
 	allocated, found := pod.LoadAllocation(layout, p.UID)
 	if !found {
 		allocated = pod.AllocationOf(p)
@@ -39,6 +43,9 @@ func newPodAllocation(layout rootdir.Layout, p *v1.Pod) (a *podAllocation, isNew
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1.PodResizePending {
 			a.reported = c.ObservedGeneration
+			if c.Reason == v1.PodReasonDeferred {
+				a.deferred = now
+			}
 		}
 	}
 	return a, !found
@@ -47,13 +54,19 @@ func newPodAllocation(layout rootdir.Layout, p *v1.Pod) (a *podAllocation, isNew
 // allocatedPod returns the pod with the allocated resources in its spec.
 func (a *podAllocation) allocatedPod() *v1.Pod { return a.allocated.ApplyTo(a.desired) }
 
-// setDesired takes the newest pod of the API.
-func (a *podAllocation) setDesired(p *v1.Pod) {
+// setDesired takes the newest pod of the API, and reports whether a known pod requests other resources than before.
+func (a *podAllocation) setDesired(p *v1.Pod) (changed bool) {
+	requested := pod.AllocationOf(p)
+	changed = a.desired != nil && !requested.Equal(pod.AllocationOf(a.desired))
+	if changed {
+		a.infeasible = false
+	}
 	a.desired = p
-	a.pending = p.DeletionTimestamp == nil && !pod.IsOver(p.Status.Phase) && !a.allocated.Equal(pod.AllocationOf(p))
+	a.pending = !isEnding(p) && !a.allocated.Equal(requested)
 	if !a.pending {
 		a.resize.Pending = nil
 	}
+	return changed
 }
 
 // grows reports whether the pod requests more CPU or memory than it is allocated.
@@ -64,8 +77,8 @@ func (a *podAllocation) grows() bool {
 }
 
 // allocateResizes allocates the pending resizes that fit. Before all pods of the node have been
-// seen, it does nothing, because it cannot know what fits.
-func (t *table) allocateResizes() {
+// seen, it does nothing, because it cannot know what fits. trigger is why it tries them.
+func (t *table) allocateResizes(trigger string) {
 	if !t.hasSynced || t.ctx.Err() != nil {
 		return
 	}
@@ -77,7 +90,7 @@ func (t *table) allocateResizes() {
 	}
 	slices.SortFunc(pending, compareResizes)
 	for _, a := range pending {
-		t.tryResize(a)
+		t.tryResize(a, trigger)
 	}
 }
 
@@ -123,7 +136,7 @@ func pendingSince(p *v1.Pod) time.Time {
 
 // tryResize allocates what the pod requests if it fits, else defers the resize, or refuses it if it can never be done. An
 // allocation is stored before it takes effect.
-func (t *table) tryResize(a *podAllocation) {
+func (t *table) tryResize(a *podAllocation, trigger string) {
 	p := a.desired
 	others := slices.DeleteFunc(t.active(), func(other *v1.Pod) bool { return other.UID == p.UID })
 	event, refused := "ResizeInfeasible", t.checkResize(p, a.allocatedPod())
@@ -131,6 +144,7 @@ func (t *table) tryResize(a *podAllocation) {
 		event, refused = "ResizeDeferred", t.admit(t.ctx, p, others)
 	}
 	if refused != nil {
+		t.observeRefusal(a, refused)
 		if a.reported != p.Generation {
 			a.reported = p.Generation
 			t.parts.Recorder.Event(pod.Reference(p), v1.EventTypeWarning, event,
@@ -148,6 +162,7 @@ func (t *table) tryResize(a *podAllocation) {
 	}
 	a.allocated, a.pending = allocated, false
 	a.resize = pod.Resize{Allocated: p.Generation}
+	t.observeAllocated(a, trigger)
 	t.parts.Recorder.Event(pod.Reference(p), v1.EventTypeNormal, "ResizeStarted", pod.ResizeMessage("started", p, p.Generation, ""))
 	t.updateWorker(a)
 }

@@ -74,6 +74,9 @@ func (s *Set) OnRemoved(removed func(types.UID)) { s.removed = removed }
 // PreemptWith sets what decides about new pods that are refused. It must be set before Start.
 func (s *Set) PreemptWith(preempt Preempt) { s.table.preempt = preempt }
 
+// ObserveWith sets what counts admissions and resizes. It must be set before Start.
+func (s *Set) ObserveWith(observer Observer) { s.table.observer = observer }
+
 // Wait returns when all workers have returned or when limit fires.
 func (s *Set) Wait(limit <-chan time.Time) {
 	done := make(chan struct{})
@@ -216,11 +219,12 @@ func (s *Set) worker(uid types.UID) *pod.Worker {
 func (s *Set) synced() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	trigger := triggerPeriodic
 	if !s.table.hasSynced {
-		s.table.hasSynced = true
+		s.table.hasSynced, trigger = true, triggerAdded
 		s.table.preemptLate()
 	}
-	s.table.allocateResizes()
+	s.table.allocateResizes(trigger)
 }
 
 // RemoveOrphan starts a worker that removes a pod that only the runtime has.

@@ -25,6 +25,7 @@ type table struct {
 	checkResize CheckResize
 	resources   Resources
 	preempt     Preempt         // nil if no pod preempts others
+	observer    Observer        // nil if nothing is counted
 	ctx         context.Context // of the workers; nil before Start
 	spawn       func(w *pod.Worker, uid types.UID)
 
@@ -37,12 +38,14 @@ type table struct {
 
 func (t *table) update(p *v1.Pod, inRuntime bool) {
 	seen := t.parts.Clock.Now()
-	defer t.allocateResizes()
 	a, isNew := t.allocations[p.UID], false
 	if a == nil {
-		a, isNew = newPodAllocation(t.parts.Host.Layout, p)
+		a, isNew = newPodAllocation(t.parts.Host.Layout, p, seen)
 	}
-	a.setDesired(p)
+	before := a.desired
+	changed := a.setDesired(p)
+	t.observeDesired(a, before, changed)
+	defer t.allocateResizes(t.triggerOf(a, before, changed))
 	if t.workers[p.UID] != nil {
 		t.allocations[p.UID] = a
 		// If the pod waits for a resize, allocateResizes updates its worker with the answer: a
@@ -68,6 +71,7 @@ func (t *table) update(p *v1.Pod, inRuntime bool) {
 	}
 	if t.run(allocated, refused, false, seen) {
 		t.allocations[p.UID] = a
+		t.observeNew(p, refused)
 	}
 }
 
@@ -97,6 +101,8 @@ func (t *table) deleted(p *v1.Pod) {
 	}
 	if a := t.allocations[p.UID]; a != nil {
 		a.setDesired(p)
+		a.pending = false // a pod that the API no longer has is not resized
+		t.endDeferral(a, podTerminated, nil)
 		p = a.allocatedPod()
 	}
 	w.Deleted(p)
@@ -170,5 +176,5 @@ func (t *table) active() []*v1.Pod {
 func (t *table) forget(uid types.UID) {
 	delete(t.workers, uid)
 	delete(t.allocations, uid)
-	t.allocateResizes()
+	t.allocateResizes(triggerRemoved)
 }
