@@ -35,7 +35,7 @@ func (m *machine) testSwap(t *testing.T) {
 		t.Fatal(err)
 	}
 	var swap, memory int64
-	if _, err := fmt.Sscan(m.sh(t, "awk '/^SwapTotal|^MemTotal/ {print $2 * 1024}' /proc/meminfo | xargs"), &memory, &swap); err != nil {
+	if _, err := fmt.Sscan(m.sh(t, "awk '/^MemTotal|^SwapTotal/ {printf \"%.0f \", $2 * 1024}' /proc/meminfo"), &memory, &swap); err != nil {
 		t.Fatal(err)
 	}
 	if want := 32 << 20 * swap / memory; limit < want-8192 || limit > want+8192 {
