@@ -89,11 +89,18 @@ func (m *machine) testProjectQuotas(t *testing.T) {
 		t.Errorf("%s is not in a project", dir)
 	}
 	m.kubectl(t, "exec", "full", "--", "dd", "if=/dev/zero", "of=/v/file", "bs=1M", "count=16")
+	// The container ends with 0, so that the pod succeeds: its event has the reason.
 	await(t, "eviction of the pod", func() error {
-		if got := m.field(t, "full", ".status.reason"); got != "Evicted" {
-			return fmt.Errorf("its reason is %q", got)
+		got := m.kubectl(t, "get", "events", "--field-selector=reason=Evicted,involvedObject.name=full", "-o=jsonpath={.items[*].message}")
+		if want := `Usage of EmptyDir volume "v" exceeds the limit "8Mi".`; strings.TrimSpace(got) != want {
+			return fmt.Errorf("its events are %q, want %q", got, want)
 		}
 		return nil
 	})
-	is(t, "message", m.field(t, "full", ".status.message"), `Usage of EmptyDir volume "v" exceeds the limit "8Mi". `)
+	await(t, "end of the pod", func() error {
+		if got := m.field(t, "full", ".status.phase"); got != "Succeeded" {
+			return fmt.Errorf("its phase is %q", got)
+		}
+		return nil
+	})
 }
