@@ -58,7 +58,8 @@ func (m *machine) testReboot(t *testing.T) {
 	m.apply(t, fmt.Sprintf(deployment, busybox))
 	m.sh(t, "cat >/etc/kubernetes/manifests/fixed.yaml <<'END'\n"+pod("fixed", "{}", none)+"END")
 	pods := pod("usual", "{"+results+"}", ending("usual")) + pod("critical", "{priorityClassName: system-node-critical, "+results+"}", ending("critical"))
-	m.apply(t, strings.ReplaceAll(pods, "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 20"))
+	// A pod whose containers end with 0 would succeed.
+	m.apply(t, strings.NewReplacer("exit 0", "exit 1", "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 20").Replace(pods))
 	node := m.kubectl(t, "get", "nodes", "-o=jsonpath={.items[0].metadata.name}")
 	m.ready(t, "usual", "critical", "fixed-"+node)
 	has(t, "inhibitors", m.sh(t, "systemd-inhibit --list --no-pager"), "delay")
