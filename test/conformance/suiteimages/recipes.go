@@ -112,17 +112,16 @@ var recipes = []recipe{
 		Config: v1.Config{User: "65535:65535", Entrypoint: []string{"/pause"}, Env: []string{images.SystemPath}, Labels: versioned("3.10.2")},
 	},
 	// A stand-in: agnhost's web server. The specs need a container that keeps running and answers
-	// on port 80.
+	// on port 80; of node agents also one whose process is called nginx, with its ID in a file.
 	{
 		Name: suite + "nginx:1.27.0-2",
-		Layers: []layer{{"nginx", []source{
-			program{"agnhost", agnhostProgram, 0o755},
-			dir{"tmp", 0o1777},
+		Layers: []layer{debian, {"nginx", []source{
+			program{"usr/sbin/nginx", agnhostProgram, 0o755},
 			text{"index.html", "<!DOCTYPE html>\n<title>Stand-in for nginx</title>\n"},
 		}}},
 		Config: v1.Config{
-			Entrypoint: []string{"/agnhost"}, Cmd: []string{"test-webserver"}, Env: []string{images.SystemPath},
-			ExposedPorts: map[string]struct{}{"80/tcp": {}}, Labels: versioned("1.27.0-2"),
+			Entrypoint: []string{"/bin/sh", "-c", `echo $$ > /run/nginx.pid; exec nginx "$0" "$@"`}, Cmd: []string{"test-webserver"},
+			Env: []string{images.SystemPath}, ExposedPorts: map[string]struct{}{"80/tcp": {}}, Labels: versioned("1.27.0-2"),
 		},
 	},
 	{
