@@ -18,36 +18,43 @@ import (
 )
 
 // The suite of node agents looks for the cgroups of pods in /kubepods, which other agents of the machine may have. So the
-// run has a cgroup of its own in each hierarchy of cgroup v1, and sees it as the root. On cgroup v2 it sees the machine's
-// root, because the cgroup of a process cannot limit other cgroups there.
+// run has a cgroup of its own in each hierarchy of cgroup v1, and in that of v2 beside them, and sees it as the root. On a machine
+// with v2 alone it sees the machine's root, because the cgroup of a process cannot limit other cgroups there.
 
-// hierarchy is a mounted hierarchy of cgroup v1.
+// hierarchy is a mounted hierarchy of cgroups.
 type hierarchy struct {
+	kind         string // of the file system: cgroup or cgroup2
 	dir, options string // where and how it is mounted
 	own          string // the directory of this process' cgroup
 }
 
-// hierarchies returns the hierarchies that are mounted, given the contents of /proc/self/mounts and /proc/self/cgroup.
+// hierarchies returns the hierarchies that are mounted, given the contents of /proc/self/mounts and /proc/self/cgroup. It returns
+// none on a machine with cgroup v2 alone.
 func hierarchies(mounts, cgroups string) []hierarchy {
 	var found []hierarchy
+	version1 := false
 	for line := range strings.Lines(mounts) {
 		fields := strings.Fields(line)
-		if len(fields) < 4 || fields[2] != "cgroup" {
+		if len(fields) < 4 || fields[2] != "cgroup" && fields[2] != "cgroup2" {
 			continue
 		}
-		h := hierarchy{dir: fields[1]}
+		h := hierarchy{kind: fields[2], dir: fields[1]}
+		version1 = version1 || h.kind == "cgroup"
 		options := strings.Split(fields[3], ",")
 		for line := range strings.Lines(cgroups) {
 			_, entry, _ := strings.Cut(strings.TrimSpace(line), ":")
 			controllers, path, _ := strings.Cut(entry, ":")
-			first, _, _ := strings.Cut(controllers, ",")
-			if slices.Contains(options, first) {
+			first, _, _ := strings.Cut(controllers, ",") // empty for v2: cgroups(7)
+			if h.kind == "cgroup2" && first == "" || h.kind == "cgroup" && slices.Contains(options, first) {
 				h.options, h.own = controllers, filepath.Join(h.dir, path)
 			}
 		}
 		if h.own != "" {
 			found = append(found, h)
 		}
+	}
+	if !version1 {
+		return nil
 	}
 	return found
 }
@@ -122,7 +129,7 @@ func mountCgroups() error {
 		}
 		err := unix.Unmount(h.dir, unix.MNT_DETACH)
 		if err == nil {
-			err = unix.Mount("cgroup", h.dir, "cgroup", 0, options)
+			err = unix.Mount(h.kind, h.dir, h.kind, 0, options)
 		}
 		if err != nil {
 			return fmt.Errorf("mount the cgroups of %s: %w", h.options, err)

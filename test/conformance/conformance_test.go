@@ -253,10 +253,14 @@ func TestHierarchies(t *testing.T) {
 		"cgroup /sys/fs/cgroup/systemd cgroup rw,name=systemd 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
 	got := hierarchies(mounts, "3:cpu,cpuacct:/a/b\n2:pids:/a\n1:name=systemd:/\n0::/\n")
 	want := []hierarchy{
-		{dir: "/sys/fs/cgroup/cpu", options: "cpu,cpuacct", own: "/sys/fs/cgroup/cpu/a/b"},
-		{dir: "/sys/fs/cgroup/systemd", options: "name=systemd", own: "/sys/fs/cgroup/systemd"},
+		{kind: "cgroup", dir: "/sys/fs/cgroup/cpu", options: "cpu,cpuacct", own: "/sys/fs/cgroup/cpu/a/b"},
+		{kind: "cgroup", dir: "/sys/fs/cgroup/systemd", options: "name=systemd", own: "/sys/fs/cgroup/systemd"},
+		{kind: "cgroup2", dir: "/sys/fs/cgroup/unified", own: "/sys/fs/cgroup/unified"},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %+v", got)
+	}
+	if got := hierarchies("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n", "0::/a\n"); len(got) != 0 {
+		t.Errorf("version 2 alone: got %+v", got)
 	}
 }

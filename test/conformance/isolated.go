@@ -25,8 +25,9 @@ var isolatedAddress = net.IPNet{IP: net.IPv4(192, 0, 2, 1), Mask: net.CIDRMask(2
 
 func isIsolated() bool { return os.Getenv(isolatedEnv) != "" }
 
-// isolate runs this program again in new network, mount and cgroup namespaces. The suite of node agents asks an agent at fixed
-// ports and below fixed directories, which other clusters on the machine may have.
+// isolate runs this program again in new network, mount, process and cgroup namespaces. The suite of node agents asks an agent at
+// fixed ports and below fixed directories, which other clusters on the machine may have, and kills the processes of the container
+// runtime by their name.
 func isolate(ctx context.Context) (err error) {
 	leave, err := enterCgroups()
 	if err != nil {
@@ -38,7 +39,7 @@ func isolate(ctx context.Context) (err error) {
 	cmd.Env = append(os.Environ(), isolatedEnv+"=1")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	// The mounts of a namespace that is unshared are private.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP, Unshareflags: unix.CLONE_NEWNS}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWPID | unix.CLONE_NEWCGROUP, Unshareflags: unix.CLONE_NEWNS}
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("in namespaces of its own: %w", err)
 	}

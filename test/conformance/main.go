@@ -47,6 +47,14 @@ func main() {
 		}
 		return
 	}
+	if isInit() {
+		status, err := actAsInit()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "conformance: process 1:", err)
+			status = 1
+		}
+		os.Exit(status)
+	}
 	if err := realMain(); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(1)
