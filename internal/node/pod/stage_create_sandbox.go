@@ -59,7 +59,7 @@ func (w *Worker) runSandbox(ctx context.Context, t task) error {
 	if err := w.parts.Host.Layout.MakePodLogsDir(t.pod.Namespace, t.pod.Name, t.pod.UID); err != nil {
 		return fmt.Errorf("create the pod's log directory: %w", err)
 	}
-	sandbox, err := w.parts.Runtime.Service().RunPodSandbox(ctx, config, handler)
+	sandbox, err := w.parts.Runtime.RunPodSandbox(ctx, w.uid, config, handler)
 	if err != nil {
 		return err
 	}

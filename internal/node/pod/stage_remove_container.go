@@ -27,7 +27,7 @@ func (w *Worker) removeContainer(ctx context.Context, t task) func(*Memory) {
 			_ = os.Remove(link)
 		}
 	}
-	err := w.parts.Runtime.Service().RemoveContainer(context.WithoutCancel(ctx), t.ID)
+	err := w.parts.Runtime.RemoveContainer(context.WithoutCancel(ctx), w.uid, t.ID)
 	w.reportTeardown(ctx, t, err)
 	return nil
 }

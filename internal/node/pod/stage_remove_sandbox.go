@@ -12,7 +12,7 @@ import "context"
 // Leaves: the runtime without the sandbox and its containers. Their logs stay until Clean.
 // On failure: an event and a pause. Decide repeats the action while the runtime has the sandbox.
 func (w *Worker) removeSandbox(ctx context.Context, t task) func(*Memory) {
-	err := w.parts.Runtime.Service().RemovePodSandbox(context.WithoutCancel(ctx), t.ID)
+	err := w.parts.Runtime.RemovePodSandbox(context.WithoutCancel(ctx), w.uid, t.ID)
 	w.reportTeardown(ctx, t, err)
 	return nil
 }

@@ -105,8 +105,7 @@ func (w *Worker) tryStart(ctx context.Context, t task) error {
 	}
 	// From here on calls are not cancelled: the runtime would count the start as failed.
 	uncancelled := context.WithoutCancel(ctx)
-	service := w.parts.Runtime.Service()
-	id, err := service.CreateContainer(uncancelled, sandbox.ID, config, sandboxConfig)
+	id, err := w.parts.Runtime.CreateContainer(uncancelled, w.uid, sandbox.ID, config, sandboxConfig)
 	w.observeImageVolumes(len(volumeImages), err)
 	if err != nil {
 		return &startError{reason: reasonCreate, err: err}
@@ -117,7 +116,7 @@ func (w *Worker) tryStart(ctx context.Context, t task) error {
 		return &startError{reason: reasonRun, err: err}
 	}
 	w.linkLog(ctx, t, id)
-	if err := service.StartContainer(uncancelled, id); err != nil {
+	if err := w.parts.Runtime.StartContainer(uncancelled, w.uid, sandbox.ID, id); err != nil {
 		return &startError{reason: reasonRun, err: err, run: id}
 	}
 	w.event(t.pod, t.Container, v1.EventTypeNormal, "Started", "Container started")

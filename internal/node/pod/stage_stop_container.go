@@ -5,7 +5,6 @@ package pod
 
 import (
 	"context"
-	"time"
 
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
@@ -20,7 +19,7 @@ import (
 // begins again; see Memory.interrupt.
 func (w *Worker) stopContainer(ctx context.Context, t task) func(*Memory) {
 	grace := max(t.Deadline.Sub(w.parts.Clock.Now()), minGrace)
-	err := w.parts.Runtime.Service().StopContainer(context.WithoutCancel(ctx), t.ID, int64((grace+time.Second-1)/time.Second))
+	err := w.parts.Runtime.StopContainer(context.WithoutCancel(ctx), w.uid, t.ID, grace)
 	w.reportTeardown(ctx, t, err)
 	if runtime.IsUnavailable(err) {
 		return (*Memory).interrupt

@@ -16,7 +16,7 @@ import (
 // Leaves: the sandbox stopped and its network freed. Memory.Stopped.
 // On failure: an event and a pause. Decide repeats the action until it succeeds.
 func (w *Worker) stopSandbox(ctx context.Context, t task) func(*Memory) {
-	err := w.parts.Runtime.Service().StopPodSandbox(context.WithoutCancel(ctx), t.ID)
+	err := w.parts.Runtime.StopPodSandbox(context.WithoutCancel(ctx), w.uid, t.ID)
 	if err == nil || runtime.IsNotFound(err) {
 		return func(m *Memory) { m.Stopped[t.ID] = true }
 	}

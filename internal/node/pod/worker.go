@@ -83,7 +83,8 @@ type Worker struct {
 	rejected *Refusal
 	status   v1.PodStatus
 	results  []result
-	stale    bool // seen may be out of date
+	stale    bool // the pod may have changed in the runtime
+	acted    bool // actions may have changed it
 	// isFinished is Output.Finished of the last decision.
 	isFinished bool
 	isEvicted  bool
@@ -294,13 +295,17 @@ func (w *Worker) takeInput() (pod *v1.Pod, resize Resize, deleted bool) {
 // observe reads the pod from the runtime if it may have changed there.
 func (w *Worker) observe(ctx context.Context) error {
 	w.mu.Lock()
-	stale := w.stale
-	w.stale = false
+	stale, acted := w.stale, w.acted
+	w.stale, w.acted = false, false
 	w.mu.Unlock()
-	if !stale && w.seen != nil {
+	read := w.parts.Runtime.Refresh
+	switch {
+	case stale || w.seen == nil:
+		read = w.parts.Runtime.Get
+	case !acted:
 		return nil
 	}
-	seen, err := w.parts.Runtime.Get(ctx, w.uid)
+	seen, err := read(ctx, w.uid)
 	if err != nil {
 		w.mu.Lock()
 		w.stale = true
@@ -377,11 +382,11 @@ func (w *Worker) taskOf(pod *v1.Pod, action Action) task {
 	return task{Action: action, pod: pod, memory: w.memory, seen: w.seen}
 }
 
-// finished hands a result to the loop, which reads the runtime again if the action has changed something there.
+// finished hands a result to the loop, which reads from the runtime what the action has changed there.
 func (w *Worker) finished(r result, changes bool) {
 	w.mu.Lock()
 	w.results = append(w.results, r)
-	w.stale = w.stale || changes
+	w.acted = w.acted || changes
 	w.mu.Unlock()
 	w.Wake()
 }

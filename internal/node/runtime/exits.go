@@ -74,7 +74,7 @@ func (r *Runtime) watchEvents(ctx context.Context, changed func(types.UID)) erro
 			return err
 		case event := <-events:
 			received++
-			if uid := event.GetPodSandboxStatus().GetMetadata().GetUid(); uid != "" {
+			if uid := event.GetPodSandboxStatus().GetMetadata().GetUid(); uid != "" && !r.isStopping(event.GetContainerId()) {
 				changed(types.UID(uid))
 			}
 		}
@@ -83,8 +83,13 @@ func (r *Runtime) watchEvents(ctx context.Context, changed func(types.UID)) erro
 
 func (r *Runtime) watchProcesses(ctx context.Context, changed func(types.UID)) {
 	settled := func(p process) {
+		if r.isStopping(p.id) {
+			return
+		}
 		r.settle(ctx, p)
-		changed(p.pod)
+		if !r.hasSeenEnd(p) {
+			changed(p.pod)
+		}
 	}
 	if err := r.exits.start(settled); err != nil {
 		// Without pidfds, only the periodic relist finds exits.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,13 +26,18 @@ type Runtime struct {
 	clock clock.Clock
 	exits exits
 
-	mu   sync.Mutex
-	seen map[types.UID]*Pod // full details, from the last Get
+	mu      sync.Mutex
+	seen    map[types.UID]*Pod // full details, from the last Get or Refresh
+	touched map[types.UID]*touched
+	stops   map[string]int // how many calls stop a container or sandbox now
 }
 
 // New wraps a CRI client. owner is the value of LabelOwner on the node's sandboxes and containers.
 func New(service cri.RuntimeService, owner string, clock clock.Clock) *Runtime {
-	return &Runtime{cri: service, owner: owner, clock: clock, seen: map[types.UID]*Pod{}}
+	return &Runtime{
+		cri: service, owner: owner, clock: clock,
+		seen: map[types.UID]*Pod{}, touched: map[types.UID]*touched{}, stops: map[string]int{},
+	}
 }
 
 // Service returns the CRI client, for calls that need no conversion.
@@ -48,6 +52,7 @@ func (r *Runtime) List(ctx context.Context) (map[types.UID]*Pod, error) {
 // Get returns all details of one pod. It requests the status only of sandboxes and containers whose
 // state has changed since the last Get.
 func (r *Runtime) Get(ctx context.Context, uid types.UID) (*Pod, error) {
+	r.takeTouched(uid)
 	pods, err := r.list(ctx, map[string]string{LabelOwner: r.owner, LabelPodUID: string(uid)})
 	if err != nil {
 		return nil, err
@@ -73,7 +78,7 @@ func (r *Runtime) Get(ctx context.Context, uid types.UID) (*Pod, error) {
 	return pod, nil
 }
 
-// Last returns what the last Get returned, or nil.
+// Last returns what the last Get or Refresh returned, or nil.
 func (r *Runtime) Last(uid types.UID) *Pod {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,6 +90,7 @@ func (r *Runtime) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.seen, uid)
+	delete(r.touched, uid)
 }
 
 func (r *Runtime) list(ctx context.Context, labels map[string]string) (map[types.UID]*Pod, error) {
@@ -103,29 +109,11 @@ func (r *Runtime) list(ctx context.Context, labels map[string]string) (map[types
 	for _, s := range sandboxes {
 		pod := of(s.Labels)
 		pod.Source = s.Annotations[source.Annotation]
-		pod.Sandboxes = append(pod.Sandboxes, Sandbox{
-			ID:        s.Id,
-			Attempt:   s.GetMetadata().GetAttempt(),
-			Ready:     s.State == runtimeapi.PodSandboxState_SANDBOX_READY,
-			CreatedAt: time.Unix(0, s.CreatedAt),
-		})
+		pod.Sandboxes = append(pod.Sandboxes, newSandbox(s))
 	}
 	for _, c := range containers {
 		pod := of(c.Labels)
-		pod.Containers = append(pod.Containers, Container{
-			ID:                c.Id,
-			Name:              c.Labels[LabelContainerName],
-			SandboxID:         c.PodSandboxId,
-			Attempt:           attempt(c.Annotations, c.GetMetadata().GetAttempt()),
-			State:             stateOf(c.State),
-			Hash:              c.Annotations[AnnotationHash],
-			BackOff:           backOff(c.Annotations),
-			Size:              c.Annotations[AnnotationSize],
-			Life:              life(c.Annotations),
-			TerminationPolicy: c.Annotations[AnnotationTerminationRule],
-			MessageFile:       c.Annotations[AnnotationMessageFile],
-			CreatedAt:         time.Unix(0, c.CreatedAt),
-		})
+		pod.Containers = append(pod.Containers, newContainer(c, c.PodSandboxId))
 	}
 	for _, pod := range pods {
 		pod.sort()
@@ -172,7 +160,7 @@ func (r *Runtime) detailSandbox(ctx context.Context, uid types.UID, s *Sandbox, 
 	if err != nil {
 		return fmt.Errorf("status of sandbox %s: %w", s.ID, err)
 	}
-	s.IPs = addresses(response.GetStatus().GetNetwork())
+	s.IPs = sandboxOf(response.GetStatus()).IPs
 	r.exits.watch(process{pod: uid, id: s.ID, sandbox: true, pid: processID(response.GetInfo())})
 	return nil
 }
@@ -195,6 +183,12 @@ func (r *Runtime) detailContainer(ctx context.Context, uid types.UID, c *Contain
 	if err != nil {
 		return fmt.Errorf("status of container %s: %w", c.ID, err)
 	}
+	r.detail(uid, c, response)
+	return nil
+}
+
+// detail completes a container with its status, and watches its process.
+func (r *Runtime) detail(uid types.UID, c *Container, response *runtimeapi.ContainerStatusResponse) {
 	fill(c, response.GetStatus())
 	if c.State == Exited && c.Message == "" {
 		c.Message = terminationMessage(c)
@@ -202,47 +196,6 @@ func (r *Runtime) detailContainer(ctx context.Context, uid types.UID, c *Contain
 	if c.State == Running {
 		r.exits.watch(process{pod: uid, id: c.ID, pid: processID(response.GetInfo())})
 	}
-	return nil
-}
-
-func fill(c *Container, s *runtimeapi.ContainerStatus) {
-	c.State = stateOf(s.State)
-	c.Image = s.GetImage().GetImage()
-	c.ImageID = s.ImageRef
-	c.LogPath = s.LogPath
-	if c.State != Created {
-		c.StartedAt = time.Unix(0, s.StartedAt)
-	}
-	if c.State == Exited {
-		c.FinishedAt = time.Unix(0, s.FinishedAt)
-		c.ExitCode, c.Reason, c.Message = s.ExitCode, s.Reason, s.Message
-	}
-	if u := s.GetUser().GetLinux(); u != nil {
-		c.User = &User{UID: u.Uid, GID: u.Gid, SupplementalGroups: u.SupplementalGroups}
-	}
-}
-
-func addresses(network *runtimeapi.PodSandboxNetworkStatus) []string {
-	if network.GetIp() == "" {
-		return nil
-	}
-	ips := []string{network.Ip}
-	for _, more := range network.AdditionalIps {
-		ips = append(ips, more.Ip)
-	}
-	return ips
-}
-
-func stateOf(s runtimeapi.ContainerState) State {
-	switch s {
-	case runtimeapi.ContainerState_CONTAINER_CREATED:
-		return Created
-	case runtimeapi.ContainerState_CONTAINER_RUNNING:
-		return Running
-	case runtimeapi.ContainerState_CONTAINER_EXITED:
-		return Exited
-	}
-	return Unknown
 }
 
 // IsUnavailable reports whether a CRI call failed because the runtime does not run, or ended during the call.

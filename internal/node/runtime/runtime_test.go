@@ -39,6 +39,10 @@ type fakeCRI struct {
 	requested  []string
 	events     chan *runtimeapi.ContainerEventResponse // nil: none
 	noEvents   error                                   // the result of a stream, if events is nil
+	stop       chan struct{}                           // StopContainer receives from it when it begins and before it ends
+	grace      int64                                   // of the last StopContainer, in seconds
+	startErr   error
+	lists      int
 }
 
 func newFakeCRI() *fakeCRI {
@@ -60,10 +64,11 @@ func matches(labels map[string]string, filter map[string]string) bool {
 func (f *fakeCRI) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.lists++
 	var list []*runtimeapi.PodSandbox
 	for _, id := range slices.Sorted(maps.Keys(f.sandboxes)) {
 		if s := f.sandboxes[id]; matches(s.Labels, filter.LabelSelector) {
-			list = append(list, &runtimeapi.PodSandbox{Id: s.Id, Metadata: s.Metadata, State: s.State, CreatedAt: s.CreatedAt, Labels: s.Labels})
+			list = append(list, &runtimeapi.PodSandbox{Id: s.Id, Metadata: s.Metadata, State: s.State, CreatedAt: s.CreatedAt, Labels: s.Labels, Annotations: s.Annotations})
 		}
 	}
 	return list, nil
@@ -119,6 +124,69 @@ func (f *fakeCRI) GetContainerEvents(ctx context.Context, out chan *runtimeapi.C
 			out <- e
 		}
 	}
+}
+
+func (f *fakeCRI) StopContainer(_ context.Context, id string, grace int64) error {
+	if f.stop != nil {
+		<-f.stop
+		defer func() { <-f.stop }()
+	}
+	f.change(func() {
+		f.grace = grace
+		if c := f.containers[id]; c != nil {
+			c.State, c.ExitCode = runtimeapi.ContainerState_CONTAINER_EXITED, 7
+		}
+	})
+	return nil
+}
+
+func (f *fakeCRI) RunPodSandbox(_ context.Context, config *runtimeapi.PodSandboxConfig, _ string) (string, error) {
+	f.change(func() {
+		f.sandboxes["new-s"] = &runtimeapi.PodSandboxStatus{
+			Id: "new-s", Metadata: config.Metadata, Labels: config.Labels, Annotations: config.Annotations,
+			Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.3"},
+		}
+	})
+	return "new-s", nil
+}
+
+func (f *fakeCRI) CreateContainer(_ context.Context, sandbox string, config *runtimeapi.ContainerConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+	f.change(func() {
+		f.containers["new-c"] = &runtimeapi.ContainerStatus{
+			Id: "new-c", Metadata: config.Metadata, Labels: config.Labels, Annotations: config.Annotations, ImageRef: "sha256:1",
+		}
+		f.sandboxOf["new-c"] = sandbox
+	})
+	return "new-c", nil
+}
+
+func (f *fakeCRI) StartContainer(_ context.Context, id string) error {
+	f.change(func() {
+		f.containers[id].State, f.containers[id].StartedAt = runtimeapi.ContainerState_CONTAINER_RUNNING, 5
+	})
+	return f.startErr
+}
+
+func (f *fakeCRI) StopPodSandbox(_ context.Context, id string) error {
+	f.change(func() { f.sandboxes[id].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY })
+	return nil
+}
+
+func (f *fakeCRI) RemoveContainer(_ context.Context, id string) error {
+	f.change(func() { delete(f.containers, id) })
+	return nil
+}
+
+func (f *fakeCRI) RemovePodSandbox(_ context.Context, id string) error {
+	f.change(func() {
+		delete(f.sandboxes, id)
+		for container, sandbox := range f.sandboxOf {
+			if sandbox == id {
+				delete(f.containers, container)
+			}
+		}
+	})
+	return nil
 }
 
 func (f *fakeCRI) takeRequests() []string {
@@ -327,4 +395,73 @@ func exitsWakePods(t *testing.T, refusal error) {
 	}
 	cancel()
 	<-done
+}
+
+// TestStopsAreNotReported: who stops a container reads the pod afterwards, so that Watch need not report its end.
+func TestStopsAreNotReported(t *testing.T) {
+	fake := newFakeCRI()
+	fake.events = make(chan *runtimeapi.ContainerEventResponse)
+	fake.stop = make(chan struct{})
+	r := New(fake, "me", clock.RealClock{})
+	changed := make(chan types.UID, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Watch(ctx, func(uid types.UID) { changed <- uid }) })
+	event := func(uid, id string) {
+		fake.events <- &runtimeapi.ContainerEventResponse{
+			ContainerId: id, PodSandboxStatus: &runtimeapi.PodSandboxStatus{Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}},
+		}
+	}
+	running.Go(func() {
+		if err := r.StopContainer(ctx, "u", "c", 1500*time.Millisecond); err != nil {
+			t.Error(err)
+		}
+	})
+	fake.stop <- struct{}{}
+	event("stopped", "c")
+	event("other", "d")
+	if got := <-changed; got != "other" {
+		t.Errorf("pod %q changed, want only the one with another container", got)
+	}
+	fake.stop <- struct{}{}
+	for r.isStopping("c") {
+		time.Sleep(time.Millisecond)
+	}
+	event("again", "c")
+	if got := <-changed; got != "again" {
+		t.Errorf("pod %q changed", got)
+	}
+	if fake.grace != 2 {
+		t.Errorf("grace of %d s, want 1.5 s rounded up", fake.grace)
+	}
+	cancel()
+	running.Wait()
+}
+
+// TestSeenEnds: an exit that a reading of the pod has shown is not reported again.
+func TestSeenEnds(t *testing.T) {
+	fake := newFakeCRI()
+	fake.fill("me", "u")
+	r := New(fake, "me", clock.RealClock{})
+	p := process{pod: "u", id: "u-c1"}
+	if r.hasSeenEnd(p) {
+		t.Error("seen without a reading")
+	}
+	for state, want := range map[runtimeapi.ContainerState]bool{
+		runtimeapi.ContainerState_CONTAINER_RUNNING: false, runtimeapi.ContainerState_CONTAINER_EXITED: true,
+	} {
+		fake.change(func() { fake.containers["u-c1"].State = state })
+		if _, err := r.Get(t.Context(), "u"); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.hasSeenEnd(p); got != want {
+			t.Errorf("%v: seen %t, want %t", state, got, want)
+		}
+	}
+	if !r.hasSeenEnd(process{pod: "u", id: "removed"}) {
+		t.Error("a removed container has not ended")
+	}
+	if r.hasSeenEnd(process{pod: "u", id: "u-s", sandbox: true}) {
+		t.Error("a ready sandbox has ended")
+	}
 }
