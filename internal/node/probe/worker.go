@@ -57,19 +57,31 @@ func (w *worker) run(ctx context.Context) {
 	period := seconds(w.spec.PeriodSeconds, 10)
 	begin := w.target.StartedAt.Add(seconds(w.spec.InitialDelaySeconds, 0))
 	delay := begin.Sub(w.manager.options.Clock.Now())
-	if !w.wait(ctx, max(delay, w.manager.jitter(w.target, period))) {
+	if !w.wait(ctx, max(delay, w.manager.jitter(w.target, period))) || !w.probe(ctx) {
+		return
+	}
+	if !w.wait(ctx, untilBeat(w.manager.options.Clock.Now())) {
 		return
 	}
 	ticker := w.manager.options.Clock.NewTicker(period)
 	defer ticker.Stop()
-	for w.probe(ctx) {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
 		}
+		if !w.probe(ctx) {
+			return
+		}
 	}
 }
+
+// beat is what the times of attempts after the first are rounded up to, so that the process wakes up once for several probes.
+const beat = 100 * time.Millisecond
+
+// untilBeat returns the time until the next multiple of beat.
+func untilBeat(now time.Time) time.Duration { return now.Truncate(beat).Add(beat).Sub(now) % beat }
 
 func (w *worker) wait(ctx context.Context, delay time.Duration) bool {
 	if delay <= 0 {
