@@ -14,18 +14,6 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// gcPercent is GOGC of a cluster. Go's default of 100 spends a fifth of the CPU on garbage
-// collection while many objects are written; this value spends half of that.
-const gcPercent = 200
-
-// tuneGC sets gcPercent, unless GOGC is set in the environment. It is called after the start:
-// with a higher percentage the objects that a start keeps would be scattered among its garbage.
-func tuneGC() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-}
-
 // settling is the time that a cluster works on its start after it is ready, for example to start its
 // controllers.
 const settling = 5 * time.Second

@@ -67,7 +67,7 @@ func runNode(cmd *cobra.Command, options kindred.NodeOptions) error {
 	defer node.Stop()
 	printf(cmd, "ready in %d ms\n", clock.RealClock{}.Since(began).Milliseconds())
 	printf(cmd, "the pods: kubectl --kubeconfig %s get --raw /pods\n", node.Kubeconfig())
-	tuneGC()
+	go paceGC(ctx, clock.RealClock{})
 	go keepFree(ctx, clock.RealClock{})
 	select {
 	case <-ctx.Done():

@@ -189,7 +189,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	printf(cmd, "ready in %d ms\n", clock.RealClock{}.Since(began).Milliseconds())
 	printf(cmd, "export KUBECONFIG=%s\n", cluster.Kubeconfig())
 	notify(cmd, notifier, systemd.Ready+"\n"+systemd.Status("API at "+cluster.Server()))
-	tuneGC()
+	go paceGC(ctx, clock.RealClock{})
 	settled := clock.RealClock{}.After(settling)
 	for {
 		select {

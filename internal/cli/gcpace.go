@@ -1,0 +1,59 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// A collection takes about a millisecond of processor time for each MB of the live heap, and comes after GOGC percent of the
+// live heap were allocated. So collections take (rate in MB/s) / (GOGC / 100) milliseconds in each second, however large the heap
+// is. gcPercent chooses the GOGC with which that is gcShare of a processor: a small heap while little is allocated, and fewer
+// collections while much is. A small heap also keeps together what outlives its garbage: Go does not move objects.
+const (
+	gcShare = 0.05
+	gcLeast = 50
+	// gcMost takes half of the collections of Go's default of 100, which spends a fifth of the processor time on them while many
+	// objects are written.
+	gcMost = 200
+	// gcPeriod is how often the rate is measured.
+	gcPeriod = time.Second
+)
+
+// gcPercent returns GOGC for a rate of allocations, in bytes per second.
+func gcPercent(rate float64) int {
+	milliseconds := rate / (1 << 20)
+	return min(max(int(milliseconds*100/(gcShare*1000)), gcLeast), gcMost)
+}
+
+// paceGC sets GOGC by the rate of allocations until ctx ends, unless GOGC is set in the environment. It is called after the
+// start: with a higher percentage the objects that a start keeps would be scattered among its garbage.
+func paceGC(ctx context.Context, c clock.WithTicker) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	ticker := c.NewTicker(gcPeriod)
+	defer ticker.Stop()
+	before, percent := readUsage().allocated, 0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		now := readUsage().allocated
+		next := gcPercent(float64(now-before) / gcPeriod.Seconds())
+		// Each change stops the process for a moment, so that small ones are left out.
+		if next > percent*5/4 || next < percent*4/5 {
+			debug.SetGCPercent(next)
+			percent = next
+		}
+		before = now
+	}
+}
