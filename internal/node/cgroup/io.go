@@ -77,12 +77,24 @@ func parseIOStat(text string) []DeviceIO {
 
 func (t version1) io(path string) []DeviceIO {
 	dir := t.controller("blkio", path)
-	bytes, err := read(dir, "blkio.throttle.io_service_bytes_recursive")
-	if err != nil {
-		return nil
+	for _, files := range blkioFiles {
+		counts, err := read(dir, files.counts)
+		if err != nil || !strings.Contains(counts, ":") {
+			continue
+		}
+		bytes, _ := read(dir, files.bytes) // without it, bytes are not counted
+		return parseBlkio(bytes, counts)
 	}
-	counts, _ := read(dir, "blkio.throttle.io_serviced_recursive") // without it, operations are not counted
-	return parseBlkio(bytes, counts)
+	return nil
+}
+
+// blkioFiles are the files that count I/O, in the order in which runc and upstream's kubelet look for a device in them. The I/O
+// schedulers BFQ and CFQ count the devices that they serve, and throttling counts those with a limit, or with older kernels all.
+var blkioFiles = []struct{ counts, bytes string }{
+	{"blkio.bfq.io_serviced_recursive", "blkio.bfq.io_service_bytes_recursive"},
+	{"blkio.io_serviced_recursive", "blkio.io_service_bytes_recursive"},
+	{"blkio.throttle.io_serviced_recursive", "blkio.throttle.io_service_bytes_recursive"},
+	{"blkio.throttle.io_serviced", "blkio.throttle.io_service_bytes"},
 }
 
 // parseBlkio parses lines like "8:0 Read 4096", of bytes and of operations. Lines of totals have no device.

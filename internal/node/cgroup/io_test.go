@@ -27,6 +27,25 @@ func TestIO(t *testing.T) {
 			"blkio/k/p/blkio.throttle.io_service_bytes_recursive": "254:3 Read 0\n254:3 Write 7\n8:0 Read 4096\n8:0 Write 10\n8:0 Sync 1\n8:0 Total 4106\nTotal 4113\n",
 			"blkio/k/p/blkio.throttle.io_serviced_recursive":      "8:0 Read 1\n8:0 Write 2\n254:3 Write 1\nTotal 4\n",
 		}, detectV1, want},
+		"version 1 with BFQ": {map[string]string{
+			"cpu/tasks": "", "memory/tasks": "",
+			"blkio/k/p/blkio.bfq.io_service_bytes_recursive":      "8:0 Read 4096\n8:0 Write 10\n8:0 Sync 4106\n8:0 Async 0\n8:0 Discard 0\n8:0 Total 4106\n254:3 Write 7\nTotal 4113\n",
+			"blkio/k/p/blkio.bfq.io_serviced_recursive":           "8:0 Read 1\n8:0 Write 2\n8:0 Sync 3\n8:0 Async 0\n8:0 Discard 0\n8:0 Total 3\n254:3 Write 1\nTotal 4\n",
+			"blkio/k/p/blkio.throttle.io_service_bytes_recursive": "9:0 Read 5\nTotal 5\n",
+			"blkio/k/p/blkio.throttle.io_serviced_recursive":      "9:0 Read 5\nTotal 5\n",
+		}, detectV1, want},
+		"version 1 with an idle BFQ": {map[string]string{
+			"cpu/tasks": "", "memory/tasks": "",
+			"blkio/k/p/blkio.bfq.io_service_bytes_recursive": "Total 0\n",
+			"blkio/k/p/blkio.bfq.io_serviced_recursive":      "Total 0\n",
+			"blkio/k/p/blkio.throttle.io_service_bytes":      "8:0 Read 4096\n8:0 Write 10\n254:3 Write 7\nTotal 4113\n",
+			"blkio/k/p/blkio.throttle.io_serviced":           "8:0 Read 1\n8:0 Write 2\n254:3 Write 1\nTotal 4\n",
+		}, detectV1, want},
+		"version 1, idle": {map[string]string{
+			"cpu/tasks": "", "memory/tasks": "",
+			"blkio/k/p/blkio.throttle.io_service_bytes_recursive": "Total 0\n",
+			"blkio/k/p/blkio.throttle.io_serviced_recursive":      "Total 0\n",
+		}, detectV1, nil},
 		"version 2 without I/O": {map[string]string{"cgroup.controllers": "cpu memory"}, detectV2, nil},
 		"version 1 without I/O": {map[string]string{"cpu/tasks": "", "memory/tasks": ""}, detectV1, nil},
 	} {
