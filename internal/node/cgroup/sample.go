@@ -43,8 +43,15 @@ type Limits struct {
 	CPUQuota, CPUPeriod, CPUShares int64
 	// Memory and Swap are -1 for no limit. Swap includes no memory.
 	Memory, Swap int64
+	// MemoryReservation is memory.min, or version 1's soft limit; -1 for none.
+	MemoryReservation int64
+	// MemoryPeak is the most memory that was used; 0 if the kernel does not record it (version 2 before Linux 5.19).
+	MemoryPeak uint64
 	// MemoryFailures counts the times that the memory limit was reached.
 	MemoryFailures uint64
+	// HighEvents and MaxEvents count in memory.events that memory.high and memory.max were reached; 0 with version 1, which has no
+	// such file.
+	HighEvents, MaxEvents uint64
 	// OOMKills counts the processes that the kernel killed because of the memory limit. With cgroup v1, those of children do not
 	// count.
 	OOMKills uint64
@@ -52,8 +59,8 @@ type Limits struct {
 	Periods, ThrottledPeriods uint64
 	ThrottledTime             time.Duration
 	User, System              time.Duration
-	// Processes and MaxProcesses are -1 if the kernel does not count, or limit, them.
-	Processes, MaxProcesses int64
+	// Threads and MaxThreads include those of child cgroups. They are -1 if the kernel does not count, or limit, them.
+	Threads, MaxThreads int64
 }
 
 // Version returns the version of cgroups that pods have; 0 if they have none of their own.
@@ -99,7 +106,7 @@ func (m *Manager) Sample(path string) (Sample, error) {
 // Limits returns the limits of a cgroup. What the kernel does not tell is 0 or -1.
 func (m *Manager) Limits(path string) Limits {
 	if m.tree == nil {
-		return Limits{}
+		return Limits{Threads: -1}
 	}
 	return m.tree.allLimits(path)
 }
@@ -112,17 +119,24 @@ func (m *Manager) Processes(path string) (uint64, error) {
 	return number(m.tree.pids(path), "pids.current")
 }
 
-// FirstProcess returns a process of a cgroup.
-func (m *Manager) FirstProcess(path string) (int, error) {
+// PIDs returns the processes of a cgroup, without those of its children.
+func (m *Manager) PIDs(path string) ([]int, error) {
 	if m.tree == nil {
-		return 0, ErrNone
+		return nil, ErrNone
 	}
-	text, err := read(m.tree.memoryDir(path), "cgroup.procs")
+	text, err := readFile(filepath.Join(m.tree.memoryDir(path), "cgroup.procs"))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	first, _, _ := strings.Cut(text, "\n")
-	return strconv.Atoi(first)
+	var pids []int
+	for line := range strings.Lines(text) {
+		pid, err := strconv.Atoi(strings.TrimSuffix(line, "\n"))
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, pid)
+	}
+	return pids, nil
 }
 
 // MachineSample returns what all processes of the machine use.

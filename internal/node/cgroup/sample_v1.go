@@ -53,16 +53,17 @@ func (t version1) allLimits(path string) Limits {
 	l := Limits{
 		CPUQuota: limitOf(cpu, "cpu.cfs_quota_us"), CPUPeriod: int64(orZero(cpu, "cpu.cfs_period_us")), CPUShares: int64(orZero(cpu, "cpu.shares")),
 		Memory: limitOf(memory, "memory.limit_in_bytes"), Swap: -1, MemoryFailures: orZero(memory, "memory.failcnt"), OOMKills: oom["oom_kill"],
+		MemoryReservation: limitOf(memory, "memory.soft_limit_in_bytes"), MemoryPeak: orZero(memory, "memory.max_usage_in_bytes"),
 		Periods: throttled["nr_periods"], ThrottledPeriods: throttled["nr_throttled"], ThrottledTime: time.Duration(throttled["throttled_time"]),
-		User:      time.Duration(orZero(t.controller("cpuacct", path), "cpuacct.usage_user")),
-		System:    time.Duration(orZero(t.controller("cpuacct", path), "cpuacct.usage_sys")),
-		Processes: -1, MaxProcesses: limitOf(pids, "pids.max"),
+		User:    time.Duration(orZero(t.controller("cpuacct", path), "cpuacct.usage_user")),
+		System:  time.Duration(orZero(t.controller("cpuacct", path), "cpuacct.usage_sys")),
+		Threads: -1, MaxThreads: limitOf(pids, "pids.max"),
 	}
 	if both := limitOf(memory, "memory.memsw.limit_in_bytes"); both > 0 && l.Memory > 0 {
 		l.Swap = both - l.Memory
 	}
 	if n, err := number(pids, "pids.current"); err == nil {
-		l.Processes = int64(n)
+		l.Threads = int64(n)
 	}
 	return l
 }

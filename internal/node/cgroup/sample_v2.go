@@ -58,9 +58,10 @@ func (t version2) allLimits(path string) Limits {
 	l := Limits{
 		CPUQuota: -1, CPUPeriod: 100000, CPUShares: shares(orZero(dir, "cpu.weight")),
 		Memory: limitOf(dir, "memory.max"), Swap: limitOf(dir, "memory.swap.max"), MemoryFailures: events["max"], OOMKills: events["oom_kill"],
+		MemoryReservation: limitOf(dir, "memory.min"), MemoryPeak: orZero(dir, "memory.peak"), HighEvents: events["high"], MaxEvents: events["max"],
 		Periods: cpu["nr_periods"], ThrottledPeriods: cpu["nr_throttled"], ThrottledTime: microseconds(cpu["throttled_usec"]),
 		User: microseconds(cpu["user_usec"]), System: microseconds(cpu["system_usec"]),
-		Processes: -1, MaxProcesses: limitOf(dir, "pids.max"),
+		Threads: -1, MaxThreads: limitOf(dir, "pids.max"),
 	}
 	if text, err := read(dir, "cpu.max"); err == nil {
 		quota, period, _ := strings.Cut(text, " ")
@@ -70,7 +71,7 @@ func (t version2) allLimits(path string) Limits {
 		}
 	}
 	if n, err := number(dir, "pids.current"); err == nil {
-		l.Processes = int64(n)
+		l.Threads = int64(n)
 	}
 	return l
 }

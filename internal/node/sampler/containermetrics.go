@@ -24,7 +24,12 @@ type containerMetric struct {
 }
 
 func sampled(name, help string, kind prometheus.ValueType, value func(*row) float64) containerMetric {
-	m := optional(name, help, kind, func(r *row) (float64, bool) { return value(r), true })
+	return stamped(name, help, kind, func(r *row) (float64, bool) { return value(r), true })
+}
+
+// stamped is an optional metric with the time of the sample.
+func stamped(name, help string, kind prometheus.ValueType, value func(*row) (float64, bool)) containerMetric {
+	m := optional(name, help, kind, value)
 	m.timed = true
 	return m
 }
@@ -33,7 +38,7 @@ func optional(name, help string, kind prometheus.ValueType, value func(*row) (fl
 	return containerMetric{desc: prometheus.NewDesc(name, help, containerLabels, nil), kind: kind, whole: true, value: value}
 }
 
-// labelled adds labels to a metric.
+// labelled is a stamped metric with more labels.
 func labelled(name, help string, kind prometheus.ValueType, labels, values []string, value func(*row) (float64, bool)) containerMetric {
 	m := optional(name, help, kind, value)
 	m.desc, m.extra, m.timed = prometheus.NewDesc(name, help, append(labels, containerLabels...), nil), values, true
@@ -68,6 +73,8 @@ var containerMetrics = append(basicMetrics,
 	optional("container_spec_cpu_shares", "CPU share of the container.", gauge, func(r *row) (float64, bool) { return float64(r.limits.CPUShares), r.limits.CPUShares > 0 }),
 	optional("container_spec_memory_limit_bytes", "Memory limit for the container.", gauge, func(r *row) (float64, bool) { return limit(r.limits.Memory), true }),
 	optional("container_spec_memory_swap_limit_bytes", "Memory swap limit for the container.", gauge, func(r *row) (float64, bool) { return limit(r.limits.Swap), true }),
+	optional("container_spec_memory_reservation_limit_bytes", "Memory reservation limit for the container.", gauge,
+		func(r *row) (float64, bool) { return limit(r.limits.MemoryReservation), true }),
 	sampled("container_memory_cache", "Number of bytes of page cache memory.", gauge, func(r *row) float64 { return float64(r.Cache) }),
 	sampled("container_memory_rss", "Size of RSS in bytes.", gauge, func(r *row) float64 { return float64(r.RSS) }),
 	sampled("container_memory_mapped_file", "Size of memory mapped files in bytes.", gauge, func(r *row) float64 { return float64(r.MappedFile) }),
@@ -79,6 +86,9 @@ var containerMetrics = append(basicMetrics,
 	}),
 	sampled("container_memory_failcnt", "Number of memory usage hits limits", counter, func(r *row) float64 { return float64(r.limits.MemoryFailures) }),
 	sampled("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed", gauge, func(r *row) float64 { return float64(r.MemoryUsage) }),
+	sampled("container_memory_max_usage_bytes", "Maximum memory usage recorded in bytes", gauge, func(r *row) float64 { return float64(r.limits.MemoryPeak) }),
+	sampled("container_memory_events_high_total", "Cumulative count of memory.high throttle events for the container", counter, func(r *row) float64 { return float64(r.limits.HighEvents) }),
+	sampled("container_memory_events_max_total", "Cumulative count of memory.max limit hit events for the container", counter, func(r *row) float64 { return float64(r.limits.MaxEvents) }),
 	sampled("container_oom_events_total", "Count of out of memory events observed for the container", counter, func(r *row) float64 { return float64(r.limits.OOMKills) }),
 	stalled("cpu", "CPU congestion", func(r *row) *cgroup.Pressure { return r.CPUPressure }),
 	waited("cpu", "CPU congestion", func(r *row) *cgroup.Pressure { return r.CPUPressure }),
@@ -88,8 +98,19 @@ var containerMetrics = append(basicMetrics,
 	waited("io", "IO congestion", func(r *row) *cgroup.Pressure { return r.IOPressure }),
 	fault("pgfault", "hierarchy", func(r *row) float64 { return float64(r.PageFaults) }),
 	fault("pgmajfault", "hierarchy", func(r *row) float64 { return float64(r.MajorPageFaults) }),
-	optional("container_processes", "Number of processes running inside the container.", gauge, func(r *row) (float64, bool) { return float64(r.limits.Processes), r.limits.Processes >= 0 }),
-	optional("container_threads_max", "Maximum number of threads allowed inside the container, infinity if value is zero", gauge, func(r *row) (float64, bool) { return limit(r.limits.MaxProcesses), true }),
+	ofProcesses("container_processes", "Number of processes running inside the container.", func(p *processes) int { return p.count }),
+	ofProcesses("container_file_descriptors", "Number of open file descriptors for the container.", func(p *processes) int { return p.files }),
+	ofProcesses("container_sockets", "Number of open sockets for the container.", func(p *processes) int { return p.sockets }),
+	sampled("container_threads_max", "Maximum number of threads allowed inside the container, infinity if value is zero", gauge, func(r *row) float64 { return limit(r.limits.MaxThreads) }),
+	stamped("container_threads", "Number of threads running inside the container", gauge,
+		func(r *row) (float64, bool) { return float64(r.limits.Threads), r.limits.Threads >= 0 }),
+	labelled("container_ulimits_soft", "Soft ulimit values for the container root process. Unlimited if -1, except priority and nice", gauge,
+		[]string{"ulimit"}, []string{"max_open_files"}, func(r *row) (float64, bool) {
+			if r.processes == nil || r.processes.maxFiles == nil {
+				return 0, false
+			}
+			return float64(*r.processes.maxFiles), true
+		}),
 	ofLayer("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", func(u *used) uint64 { return u.bytes }),
 )
 
@@ -118,20 +139,28 @@ func waited(resource, cause string, pressure func(*row) *cgroup.Pressure) contai
 
 // pressed is a counter of PSI, which the kernel counts in microseconds.
 func pressed(name, help string, pressure func(*row) *cgroup.Pressure, total func(*cgroup.Pressure) uint64) containerMetric {
-	m := optional(name, help, counter, func(r *row) (float64, bool) {
+	return stamped(name, help, counter, func(r *row) (float64, bool) {
 		p := pressure(r)
 		if p == nil {
 			return 0, false
 		}
 		return float64(total(p)) / 1e6, true
 	})
-	m.timed = true
-	return m
 }
 
 // throttled is a counter of cgroups with a quota of CPU time.
 func throttled(name, help string, value func(*row) float64) containerMetric {
 	return optional(name, help, counter, func(r *row) (float64, bool) { return value(r), r.limits.CPUQuota > 0 })
+}
+
+// ofProcesses is about the processes of the cgroup itself.
+func ofProcesses(name, help string, value func(*processes) int) containerMetric {
+	return stamped(name, help, gauge, func(r *row) (float64, bool) {
+		if r.processes == nil {
+			return 0, false
+		}
+		return float64(value(r.processes)), true
+	})
 }
 
 // ofLayer is about the writable layer of a container. Its device is the snapshotter's.

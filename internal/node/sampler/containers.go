@@ -37,6 +37,7 @@ type row struct {
 	*Measured
 	limits     cgroup.Limits
 	devices    []cgroup.DeviceIO
+	processes  *processes // nil if they are unknown
 	started    time.Time
 	now        time.Time
 	interfaces []Interface
@@ -52,7 +53,7 @@ func (c containerCollector) Collect(to chan<- prometheus.Metric) {
 	snapshot, layers := c.sampler.Snapshot(context.Background(), true), c.sampler.disk.Load().layers
 	write := func(r row) {
 		r.limits, r.now = c.sampler.options.Cgroups.Limits(r.Cgroup), snapshot.Time
-		r.devices = c.sampler.options.Cgroups.IO(r.Cgroup)
+		r.devices, r.processes = c.sampler.options.Cgroups.IO(r.Cgroup), c.sampler.processesIn(r.Cgroup)
 		r.collect(to)
 	}
 	if snapshot.Node != nil {

@@ -54,7 +54,7 @@ type Cgroups interface {
 	Limits(path string) cgroup.Limits
 	IO(path string) []cgroup.DeviceIO
 	Processes(path string) (uint64, error)
-	FirstProcess(path string) (int, error)
+	PIDs(path string) ([]int, error)
 }
 
 // Options are what the sampler measures and what it depends on.
