@@ -194,10 +194,18 @@ func (s *session) processesOfBusyAreMeasured() error {
 		{"container_memory_events_max_total", "loop", 0, 100},
 		{"container_memory_events_high_total", "loop", 0, 0},
 		{"container_spec_memory_reservation_limit_bytes", "loop", 0, 0},
+		{"container_creation_time_seconds", "loop", float64(time.Now().Add(-time.Hour).Unix()), float64(time.Now().Unix())},
+		{"container_memory_kernel_usage", "loop", 4096, 32 << 20},
+		{"container_memory_total_inactive_file_bytes", "loop", 0, 32 << 20},
 	} {
 		value, ok := valueOf(families[c.metric], "namespace", s.namespace, "pod", "busy", "container", c.container)
 		if !ok || value < c.least || value > c.most {
 			return fmt.Errorf("%s of %s is %v (%t), want %v to %v", c.metric, c.container, value, ok, c.least, c.most)
+		}
+	}
+	for _, metric := range []string{"machine_cpu_physical_cores", "machine_cpu_sockets"} {
+		if value, ok := valueOf(families[metric]); !ok || value < 1 {
+			return fmt.Errorf("%s is %v (%t)", metric, value, ok)
 		}
 	}
 	return nil

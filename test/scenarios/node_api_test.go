@@ -151,6 +151,7 @@ func checkMetrics(t *testing.T, raw func(string) string) {
 		"metrics/cadvisor": {
 			"container_cpu_usage_seconds_total", "container_memory_working_set_bytes", "container_memory_rss", "container_network_receive_bytes_total",
 			"container_spec_memory_limit_bytes", "container_processes", "container_threads", "container_file_descriptors", "container_start_time_seconds", "machine_cpu_cores", "machine_memory_bytes",
+			"container_creation_time_seconds", "container_memory_kernel_usage", "container_memory_file_dirty_bytes", "machine_cpu_physical_cores", "machine_cpu_sockets",
 		},
 	} {
 		text := raw(path)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // DeviceIO is what the processes of a cgroup read from a block device and wrote to it.
@@ -19,6 +20,10 @@ type DeviceIO struct {
 	Major, Minor          uint64
 	ReadBytes, WriteBytes uint64
 	Reads, Writes         uint64
+	// Costs are the times of the I/O cost controller (blk-iocost) by its names "usage", "wait", "indebt" and "indelay". Only
+	// version 2 has that controller. It has "usage" of each device that it controls, and the others only if the kernel runs with
+	// blkcg_debug_stats.
+	Costs map[string]time.Duration
 }
 
 // IO returns the use of block devices by a cgroup and its children; nothing if the kernel does not count it.
@@ -59,20 +64,33 @@ func parseIOStat(text string) []DeviceIO {
 			if err != nil {
 				continue
 			}
-			switch name {
-			case "rbytes":
-				device.ReadBytes = n
-			case "wbytes":
-				device.WriteBytes = n
-			case "rios":
-				device.Reads = n
-			case "wios":
-				device.Writes = n
-			}
+			device.set(name, n)
 		}
 		all = append(all, device)
 	}
 	return all
+}
+
+// set sets a field of io.stat.
+func (d *DeviceIO) set(name string, n uint64) {
+	switch name {
+	case "rbytes":
+		d.ReadBytes = n
+	case "wbytes":
+		d.WriteBytes = n
+	case "rios":
+		d.Reads = n
+	case "wios":
+		d.Writes = n
+	}
+	cost, ok := strings.CutPrefix(name, "cost.")
+	if !ok {
+		return
+	}
+	if d.Costs == nil {
+		d.Costs = map[string]time.Duration{}
+	}
+	d.Costs[cost] = microseconds(n)
 }
 
 func (t version1) io(path string) []DeviceIO {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -18,9 +19,19 @@ func TestIO(t *testing.T) {
 		make  func(string) hierarchy
 		want  []DeviceIO
 	}{
+		"version 2 with the I/O cost controller": {map[string]string{
+			"cgroup.controllers": "cpu memory io",
+			"k/p/io.stat": "8:0 rbytes=4096 wbytes=10 rios=1 wios=2 dbytes=0 dios=0 cost.usage=1532009\n" +
+				"254:3 rbytes=0 wbytes=7 rios=0 wios=1 dbytes=9 dios=9 cost.vrate=100.00 cost.usage=5 cost.wait=1477289 cost.indebt=0 cost.indelay=2\n",
+		}, detectV2, []DeviceIO{
+			{Major: 8, ReadBytes: 4096, WriteBytes: 10, Reads: 1, Writes: 2, Costs: map[string]time.Duration{"usage": 1532009 * time.Microsecond}},
+			{Major: 254, Minor: 3, WriteBytes: 7, Writes: 1, Costs: map[string]time.Duration{
+				"usage": 5 * time.Microsecond, "wait": 1477289 * time.Microsecond, "indebt": 0, "indelay": 2 * time.Microsecond,
+			}},
+		}},
 		"version 2": {map[string]string{
 			"cgroup.controllers": "cpu memory io",
-			"k/p/io.stat":        "8:0 rbytes=4096 wbytes=10 rios=1 wios=2 dbytes=0 dios=0\n7:0 \n254:3 rbytes=0 wbytes=7 rios=0 wios=1 dbytes=9 dios=9 cost.usage=5\n",
+			"k/p/io.stat":        "8:0 rbytes=4096 wbytes=10 rios=1 wios=2 dbytes=0 dios=0\n7:0 \n254:3 rbytes=0 wbytes=7 rios=0 wios=1 dbytes=9 dios=9\n",
 		}, detectV2, want},
 		"version 1": {map[string]string{
 			"cpu/tasks": "", "memory/tasks": "",

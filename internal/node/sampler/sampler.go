@@ -24,13 +24,15 @@ import (
 type Pod struct {
 	*v1.Pod
 	// Sandbox is the ID of the sandbox; empty if none is ready.
-	Sandbox    string
-	Containers []Container
+	Sandbox        string
+	SandboxCreated time.Time
+	Containers     []Container
 }
 
 // Container is a running container.
 type Container struct {
 	Name, ID, Image string
+	Created         time.Time
 	Started         time.Time
 	Attempt         uint32
 }

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -56,17 +55,18 @@ func (c cgroups) Sample(path string) (cgroup.Sample, error) {
 		return cgroup.Sample{}, os.ErrNotExist
 	}
 	return cgroup.Sample{
-		Usage: cgroup.Usage{CPU: c.clock.Since(start) / 2, Memory: 40}, MemoryUsage: 70, RSS: 10, Swap: new(uint64(6)),
+		Usage: cgroup.Usage{CPU: c.clock.Since(start) / 2, Memory: 40}, MemoryUsage: 70, RSS: 10, Swap: new(uint64(6)), PageFaults: 9, OwnPageFaults: 8, OwnMajorPageFaults: 2,
+		MemoryStat:  cgroup.MemoryStat{ActiveFile: 11, InactiveFile: 12, DirtyFile: 13, WritebackFile: 0, Scanned: 15, Reclaimed: 16, FileRefaults: 17, AnonRefaults: -1, Kernel: 18},
 		CPUPressure: &cgroup.Pressure{Some: cgroup.PressureLine{Avg10: 1, Total: 5}},
 	}, nil
 }
 
 func (c cgroups) Limits(string) cgroup.Limits {
-	return cgroup.Limits{CPUQuota: -1, Memory: 1000, Swap: -1, Threads: 5, MaxThreads: -1, OOMKills: 2, MemoryReservation: 500, MemoryPeak: 90, HighEvents: 4, MaxEvents: 7}
+	return cgroup.Limits{CPUQuota: 50000, Bursts: 3, BurstTime: time.Second / 4, KernelMemory: -1, Memory: 1000, Swap: -1, Threads: 5, MaxThreads: -1, OOMKills: 2, MemoryReservation: 500, MemoryPeak: 90, HighEvents: 4, MaxEvents: 7}
 }
 
 func (c cgroups) IO(string) []cgroup.DeviceIO {
-	return []cgroup.DeviceIO{{Device: "/dev/sda", Major: 8, ReadBytes: 4096, WriteBytes: 512, Reads: 2, Writes: 1}}
+	return []cgroup.DeviceIO{{Device: "/dev/sda", Major: 8, ReadBytes: 4096, WriteBytes: 512, Reads: 2, Writes: 1, Costs: map[string]time.Duration{"usage": time.Second / 2, "wait": 0}}}
 }
 
 func (c cgroups) Processes(string) (uint64, error) { return 3, nil }
@@ -206,22 +206,7 @@ func TestRuntimeChoosesCgroups(t *testing.T) {
 func TestContainers(t *testing.T) {
 	s, clock := newSampler(t, false, podOf(Container{Name: "c", ID: "id", Image: "i", Started: start}))
 	clock.Step(time.Second)
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(s.Containers(Machine{BootID: "b", CPUs: 2}))
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.Metric {
-			var labels []string
-			for _, l := range m.Label {
-				labels = append(labels, l.GetName()+"="+l.GetValue())
-			}
-			values[f.GetName()+" "+strings.Join(labels, ",")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
-		}
-	}
+	values := gather(t, s.Containers(Machine{BootID: "b", CPUs: 2}))
 	const labels = "container=c,id=/k/podu/id,image=i,name=id,namespace=ns,pod=p"
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
