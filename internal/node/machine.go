@@ -20,6 +20,8 @@ import (
 // machine has the facts of the machine that do not change while it runs.
 type machine struct {
 	cpus       int64
+	cores      int // those of the topology, as sockets
+	sockets    int
 	memory     int64 // bytes
 	disk       int64 // bytes of the file system of the root directory
 	swap       int64 // bytes

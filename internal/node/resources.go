@@ -21,6 +21,7 @@ func (a *Agent) openResources() error {
 	if err != nil {
 		return fmt.Errorf("read the topology of the machine: %w", err)
 	}
+	a.registration.reporter.machine.cores, a.registration.reporter.machine.sockets = machine.Cores(), machine.Sockets()
 	a.plugins, err = deviceplugin.New(deviceplugin.Options{
 		Dir: layout.DevicePluginsDir(), Nodes: machine.NodeMask(), Clock: o.Clock, Observer: a.metrics,
 		Changed: func(resource string, ids []string) {

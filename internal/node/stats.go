@@ -37,6 +37,7 @@ func (a *Agent) ContainerMetrics() http.Handler {
 	m := a.registration.reporter.machine
 	return metrics.HandlerFor(a.sampler.Containers(sampler.Machine{
 		BootID: m.bootID, MachineID: m.machineID, SystemUUID: m.systemUUID, CPUs: m.cpus, Memory: m.memory,
+		Cores: m.cores, Sockets: m.sockets,
 	}))
 }
 
@@ -67,11 +68,13 @@ func (a *Agent) sampledPods() []sampler.Pod {
 			continue
 		}
 		if sandbox, ok := last.ReadySandbox(); ok {
-			pod.Sandbox = sandbox.ID
+			pod.Sandbox, pod.SandboxCreated = sandbox.ID, sandbox.CreatedAt
 		}
 		for _, c := range last.Containers {
 			if c.State == runtime.Running {
-				pod.Containers = append(pod.Containers, sampler.Container{Name: c.Name, ID: c.ID, Image: c.Image, Started: c.StartedAt, Attempt: c.Attempt})
+				pod.Containers = append(pod.Containers, sampler.Container{
+					Name: c.Name, ID: c.ID, Image: c.Image, Created: c.CreatedAt, Started: c.StartedAt, Attempt: c.Attempt,
+				})
 			}
 		}
 		pods = append(pods, pod)

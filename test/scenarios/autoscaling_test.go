@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 // autoscaling takes some passes of the controller, 15 seconds each, and metrics of new pods need two
@@ -131,7 +134,7 @@ spec:
 	s.contains(s.kubectl("get", "events", "--field-selector=reason=SuccessfulRescale"), "reason: All metrics below target")
 }
 
-// TestMetricsOfRealPods: kubectl top shows the CPU and the memory of a real pod.
+// TestMetricsOfRealPods: kubectl top shows the CPU and the memory of a real pod, and /metrics/cadvisor what its processes have open.
 func TestMetricsOfRealPods(t *testing.T) {
 	s := withNode(t)
 	s.apply(`
@@ -142,8 +145,10 @@ spec:
   containers:
   - {name: loop, image: ` + image + `, command: [sh, -c, "while :; do :; done"], resources: {limits: {cpu: 200m, memory: 32Mi}}}
   - {name: idle, image: ` + image + `, command: [sleep, "3600"]}
+  - {name: server, image: ` + image + `, command: [httpd, -f, -p, "8080"]}
 `)
 	s.ready("busy")
+	s.eventually("the processes of the pod are measured", s.processesOfBusyAreMeasured)
 	s.within(2*time.Minute, "kubectl top shows the pod", func() error {
 		var cpu, memory int
 		out := s.try("top", "pod", "busy", "--no-headers").out
@@ -164,4 +169,44 @@ spec:
 		}
 		return nil
 	})
+}
+
+// processesOfBusyAreMeasured compares /metrics/cadvisor with what the containers of the pod "busy" run. An httpd has a socket.
+func (s *session) processesOfBusyAreMeasured() error {
+	r := s.try("get", "--raw", "/api/v1/nodes/"+s.nodes()[0]+"/proxy/metrics/cadvisor")
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(r.out))
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, r.err)
+	}
+	for _, c := range []struct {
+		metric, container string
+		least, most       float64
+	}{
+		{"container_processes", "idle", 1, 1},
+		{"container_threads", "idle", 1, 1},
+		{"container_file_descriptors", "idle", 3, 10},
+		{"container_file_descriptors", "server", 4, 10},
+		{"container_sockets", "idle", 0, 0},
+		{"container_sockets", "server", 1, 1},
+		{"container_ulimits_soft", "idle", 1024, 1 << 31},
+		{"container_memory_max_usage_bytes", "loop", 1, 32 << 20},
+		{"container_memory_events_max_total", "loop", 0, 100},
+		{"container_memory_events_high_total", "loop", 0, 0},
+		{"container_spec_memory_reservation_limit_bytes", "loop", 0, 0},
+		{"container_creation_time_seconds", "loop", float64(time.Now().Add(-time.Hour).Unix()), float64(time.Now().Unix())},
+		{"container_memory_kernel_usage", "loop", 4096, 32 << 20},
+		{"container_memory_total_inactive_file_bytes", "loop", 0, 32 << 20},
+	} {
+		value, ok := valueOf(families[c.metric], "namespace", s.namespace, "pod", "busy", "container", c.container)
+		if !ok || value < c.least || value > c.most {
+			return fmt.Errorf("%s of %s is %v (%t), want %v to %v", c.metric, c.container, value, ok, c.least, c.most)
+		}
+	}
+	for _, metric := range []string{"machine_cpu_physical_cores", "machine_cpu_sockets"} {
+		if value, ok := valueOf(families[metric]); !ok || value < 1 {
+			return fmt.Errorf("%s is %v (%t)", metric, value, ok)
+		}
+	}
+	return nil
 }

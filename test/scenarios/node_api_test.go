@@ -150,7 +150,8 @@ func checkMetrics(t *testing.T, raw func(string) string) {
 		"metrics/resource": {"container_cpu_usage_seconds_total", "pod_memory_working_set_bytes", "node_cpu_usage_seconds_total", "resource_scrape_error"},
 		"metrics/cadvisor": {
 			"container_cpu_usage_seconds_total", "container_memory_working_set_bytes", "container_memory_rss", "container_network_receive_bytes_total",
-			"container_spec_memory_limit_bytes", "container_processes", "container_start_time_seconds", "machine_cpu_cores", "machine_memory_bytes",
+			"container_spec_memory_limit_bytes", "container_processes", "container_threads", "container_file_descriptors", "container_start_time_seconds", "machine_cpu_cores", "machine_memory_bytes",
+			"container_creation_time_seconds", "container_memory_kernel_usage", "container_memory_file_dirty_bytes", "machine_cpu_physical_cores", "machine_cpu_sockets",
 		},
 	} {
 		text := raw(path)
@@ -183,8 +184,15 @@ func checkMetrics(t *testing.T, raw func(string) string) {
 	}
 }
 
+// hasLabels reports whether a metric of the family has the labels.
 func hasLabels(f *dto.MetricFamily, pairs ...string) bool {
-	for _, m := range f.Metric {
+	_, ok := valueOf(f, pairs...)
+	return ok
+}
+
+// valueOf returns the value of the first metric of the family that has the labels. It reports false if there is none.
+func valueOf(f *dto.MetricFamily, pairs ...string) (float64, bool) {
+	for _, m := range f.GetMetric() {
 		labels := map[string]string{}
 		for _, l := range m.Label {
 			labels[l.GetName()] = l.GetValue()
@@ -194,10 +202,10 @@ func hasLabels(f *dto.MetricFamily, pairs ...string) bool {
 			matches = matches && labels[pairs[i]] == pairs[i+1]
 		}
 		if matches {
-			return true
+			return m.GetGauge().GetValue() + m.GetCounter().GetValue(), true
 		}
 	}
-	return false
+	return 0, false
 }
 
 // checkTokens checks that a service account which may get nodes/metrics gets only that.

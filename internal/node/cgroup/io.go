@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // DeviceIO is what the processes of a cgroup read from a block device and wrote to it.
@@ -19,6 +20,10 @@ type DeviceIO struct {
 	Major, Minor          uint64
 	ReadBytes, WriteBytes uint64
 	Reads, Writes         uint64
+	// Costs are the times of the I/O cost controller (blk-iocost) by its names "usage", "wait", "indebt" and "indelay". Only
+	// version 2 has that controller. It has "usage" of each device that it controls, and the others only if the kernel runs with
+	// blkcg_debug_stats.
+	Costs map[string]time.Duration
 }
 
 // IO returns the use of block devices by a cgroup and its children; nothing if the kernel does not count it.
@@ -59,30 +64,55 @@ func parseIOStat(text string) []DeviceIO {
 			if err != nil {
 				continue
 			}
-			switch name {
-			case "rbytes":
-				device.ReadBytes = n
-			case "wbytes":
-				device.WriteBytes = n
-			case "rios":
-				device.Reads = n
-			case "wios":
-				device.Writes = n
-			}
+			device.set(name, n)
 		}
 		all = append(all, device)
 	}
 	return all
 }
 
+// set sets a field of io.stat.
+func (d *DeviceIO) set(name string, n uint64) {
+	switch name {
+	case "rbytes":
+		d.ReadBytes = n
+	case "wbytes":
+		d.WriteBytes = n
+	case "rios":
+		d.Reads = n
+	case "wios":
+		d.Writes = n
+	}
+	cost, ok := strings.CutPrefix(name, "cost.")
+	if !ok {
+		return
+	}
+	if d.Costs == nil {
+		d.Costs = map[string]time.Duration{}
+	}
+	d.Costs[cost] = microseconds(n)
+}
+
 func (t version1) io(path string) []DeviceIO {
 	dir := t.controller("blkio", path)
-	bytes, err := read(dir, "blkio.throttle.io_service_bytes_recursive")
-	if err != nil {
-		return nil
+	for _, files := range blkioFiles {
+		counts, err := read(dir, files.counts)
+		if err != nil || !strings.Contains(counts, ":") {
+			continue
+		}
+		bytes, _ := read(dir, files.bytes) // without it, bytes are not counted
+		return parseBlkio(bytes, counts)
 	}
-	counts, _ := read(dir, "blkio.throttle.io_serviced_recursive") // without it, operations are not counted
-	return parseBlkio(bytes, counts)
+	return nil
+}
+
+// blkioFiles are the files that count I/O, in the order in which runc and upstream's kubelet look for a device in them. The I/O
+// schedulers BFQ and CFQ count the devices that they serve, and throttling counts those with a limit, or with older kernels all.
+var blkioFiles = []struct{ counts, bytes string }{
+	{"blkio.bfq.io_serviced_recursive", "blkio.bfq.io_service_bytes_recursive"},
+	{"blkio.io_serviced_recursive", "blkio.io_service_bytes_recursive"},
+	{"blkio.throttle.io_serviced_recursive", "blkio.throttle.io_service_bytes_recursive"},
+	{"blkio.throttle.io_serviced", "blkio.throttle.io_service_bytes"},
 }
 
 // parseBlkio parses lines like "8:0 Read 4096", of bytes and of operations. Lines of totals have no device.

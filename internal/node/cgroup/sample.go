@@ -24,8 +24,34 @@ type Sample struct {
 	// Swap is nil if the kernel does not count it.
 	Swap                        *uint64
 	PageFaults, MajorPageFaults uint64
+	// OwnPageFaults and OwnMajorPageFaults are without those of child cgroups, which only version 1 counts apart.
+	OwnPageFaults, OwnMajorPageFaults uint64
+	MemoryStat
 	// Pressures are those of the kernel (PSI), if it has them.
 	CPUPressure, MemoryPressure, IOPressure *Pressure
+}
+
+// MemoryStat has more fields of memory.stat, with those of child cgroups. A field is -1 if the kernel does not have it.
+type MemoryStat struct {
+	// ActiveFile and InactiveFile are bytes of the page cache. DirtyFile has to be written to disk, and WritebackFile is being
+	// written.
+	ActiveFile, InactiveFile, DirtyFile, WritebackFile int64
+	// Scanned counts pages that the kernel examined to free memory, and Reclaimed those that it freed. Only version 2 has them.
+	Scanned, Reclaimed int64
+	// FileRefaults and AnonRefaults count pages that were needed again after they had been reclaimed. Old kernels do not
+	// count them: with version 2, those before Linux 5.9.
+	FileRefaults, AnonRefaults int64
+	// Kernel is the kernel's memory in bytes (since Linux 5.18). Version 1 has it in [Limits].
+	Kernel int64
+}
+
+// fieldOf returns a field of memory.stat; -1 if it is missing.
+func fieldOf(stat map[string]uint64, name string) int64 {
+	n, ok := stat[name]
+	if !ok {
+		return -1
+	}
+	return int64(n)
 }
 
 // Pressure is for how long processes waited for a resource.
@@ -43,17 +69,30 @@ type Limits struct {
 	CPUQuota, CPUPeriod, CPUShares int64
 	// Memory and Swap are -1 for no limit. Swap includes no memory.
 	Memory, Swap int64
+	// MemoryReservation is memory.min, or version 1's soft limit; -1 for none.
+	MemoryReservation int64
+	// MemoryPeak is the most memory that was used; 0 if the kernel does not record it (version 2 before Linux 5.19).
+	MemoryPeak uint64
+	// KernelMemory is the kernel's memory in bytes with version 1, which has a file for it; otherwise -1.
+	KernelMemory int64
 	// MemoryFailures counts the times that the memory limit was reached.
 	MemoryFailures uint64
+	// HighEvents and MaxEvents count in memory.events that memory.high and memory.max were reached; 0 with version 1, which has no
+	// such file.
+	HighEvents, MaxEvents uint64
 	// OOMKills counts the processes that the kernel killed because of the memory limit. With cgroup v1, those of children do not
 	// count.
 	OOMKills uint64
 	// Periods are those of CPUPeriod in which processes ran, and ThrottledPeriods those in which they had to wait.
 	Periods, ThrottledPeriods uint64
 	ThrottledTime             time.Duration
-	User, System              time.Duration
-	// Processes and MaxProcesses are -1 if the kernel does not count, or limit, them.
-	Processes, MaxProcesses int64
+	// Bursts are periods in which processes used CPU time that they had saved in earlier ones, and BurstTime is that time; 0 before
+	// Linux 5.16.
+	Bursts       uint64
+	BurstTime    time.Duration
+	User, System time.Duration
+	// Threads and MaxThreads include those of child cgroups. They are -1 if the kernel does not count, or limit, them.
+	Threads, MaxThreads int64
 }
 
 // Version returns the version of cgroups that pods have; 0 if they have none of their own.
@@ -99,7 +138,7 @@ func (m *Manager) Sample(path string) (Sample, error) {
 // Limits returns the limits of a cgroup. What the kernel does not tell is 0 or -1.
 func (m *Manager) Limits(path string) Limits {
 	if m.tree == nil {
-		return Limits{}
+		return Limits{Threads: -1, KernelMemory: -1}
 	}
 	return m.tree.allLimits(path)
 }
@@ -112,17 +151,24 @@ func (m *Manager) Processes(path string) (uint64, error) {
 	return number(m.tree.pids(path), "pids.current")
 }
 
-// FirstProcess returns a process of a cgroup.
-func (m *Manager) FirstProcess(path string) (int, error) {
+// PIDs returns the processes of a cgroup, without those of its children.
+func (m *Manager) PIDs(path string) ([]int, error) {
 	if m.tree == nil {
-		return 0, ErrNone
+		return nil, ErrNone
 	}
-	text, err := read(m.tree.memoryDir(path), "cgroup.procs")
+	text, err := readFile(filepath.Join(m.tree.memoryDir(path), "cgroup.procs"))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	first, _, _ := strings.Cut(text, "\n")
-	return strconv.Atoi(first)
+	var pids []int
+	for line := range strings.Lines(text) {
+		pid, err := strconv.Atoi(strings.TrimSuffix(line, "\n"))
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, pid)
+	}
+	return pids, nil
 }
 
 // MachineSample returns what all processes of the machine use.
@@ -240,6 +286,15 @@ func orZero(dir, file string) uint64 {
 		return 0
 	}
 	return n
+}
+
+// countOf returns a number of a file, or -1 if the file does not exist.
+func countOf(dir, file string) int64 {
+	n, err := number(dir, file)
+	if err != nil {
+		return -1
+	}
+	return int64(n)
 }
 
 // limitOf returns a limit of a file: -1 if there is none.

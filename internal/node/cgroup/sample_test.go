@@ -4,6 +4,7 @@
 package cgroup
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -32,16 +33,20 @@ func TestSampleAndLimits(t *testing.T) {
 			"k/p/cri-containerd-abc.scope/cpu.weight":          "39\n",
 			"k/p/cri-containerd-abc.scope/memory.max":          "1000\n",
 			"k/p/cri-containerd-abc.scope/memory.swap.max":     "max\n",
-			"k/p/cri-containerd-abc.scope/memory.events":       "low 0\nmax 12\noom 3\noom_kill 2\n",
+			"k/p/cri-containerd-abc.scope/memory.events":       "low 0\nhigh 4\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n",
+			"k/p/cri-containerd-abc.scope/memory.min":          "500\n",
+			"k/p/cri-containerd-abc.scope/memory.peak":         "90\n",
 			"k/p/cri-containerd-abc.scope/pids.current":        "3\n",
 			"k/p/cri-containerd-abc.scope/pids.max":            "max\n",
 			"k/p/cri-containerd-abc.scope/cgroup.procs":        "17\n18\n",
 		}, "/k/p/cri-containerd-abc.scope",
 			Sample{Usage: Usage{1500 * time.Microsecond, 40}, MemoryUsage: 70, RSS: 10, Cache: 40, MappedFile: 5, Swap: new(uint64(6)),
-				PageFaults: 8, MajorPageFaults: 2, CPUPressure: waited},
+				PageFaults: 8, MajorPageFaults: 2, OwnPageFaults: 8, OwnMajorPageFaults: 2, CPUPressure: waited,
+				MemoryStat: MemoryStat{-1, 30, -1, -1, -1, -1, -1, -1, -1}},
 			Limits{CPUQuota: 50000, CPUPeriod: 100000, CPUShares: 998, Memory: 1000, Swap: -1, MemoryFailures: 12, OOMKills: 2,
+				MemoryReservation: 500, MemoryPeak: 90, KernelMemory: -1, HighEvents: 4, MaxEvents: 12,
 				Periods: 9, ThrottledPeriods: 4, ThrottledTime: 3 * time.Microsecond,
-				User: time.Millisecond, System: 500 * time.Microsecond, Processes: 3, MaxProcesses: -1}},
+				User: time.Millisecond, System: 500 * time.Microsecond, Threads: 3, MaxThreads: -1}},
 		{"version 1, cgroupfs", map[string]string{
 			"cpu/tasks": "", "memory/tasks": "",
 			"cpuacct/k/p/abc/cpuacct.usage":              "1500000\n",
@@ -53,6 +58,8 @@ func TestSampleAndLimits(t *testing.T) {
 			"memory/k/p/abc/memory.memsw.limit_in_bytes": "1500\n",
 			"memory/k/p/abc/memory.failcnt":              "12\n",
 			"memory/k/p/abc/memory.oom_control":          "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+			"memory/k/p/abc/memory.max_usage_in_bytes":   "90\n",
+			"memory/k/p/abc/memory.soft_limit_in_bytes":  "9223372036854771712\n",
 			"memory/k/p/abc/cgroup.procs":                "17\n18\n",
 			"cpu/k/p/abc/cpu.cfs_quota_us":               "-1\n",
 			"cpu/k/p/abc/cpu.cfs_period_us":              "100000\n",
@@ -61,10 +68,12 @@ func TestSampleAndLimits(t *testing.T) {
 			"pids/k/p/abc/pids.current":                  "3\n",
 			"pids/k/p/abc/pids.max":                      "100\n",
 		}, "/k/p/abc",
-			Sample{Usage: Usage{1500 * time.Microsecond, 40}, MemoryUsage: 70, RSS: 10, Cache: 40, MappedFile: 5, Swap: new(uint64(6)), PageFaults: 8, MajorPageFaults: 2},
+			Sample{Usage: Usage{1500 * time.Microsecond, 40}, MemoryUsage: 70, RSS: 10, Cache: 40, MappedFile: 5, Swap: new(uint64(6)), PageFaults: 8, MajorPageFaults: 2,
+				MemoryStat: MemoryStat{-1, 30, -1, -1, -1, -1, -1, -1, -1}},
 			Limits{CPUQuota: -1, CPUPeriod: 100000, CPUShares: 512, Memory: 1000, Swap: 500, MemoryFailures: 12, OOMKills: 2,
+				MemoryReservation: -1, MemoryPeak: 90, KernelMemory: -1,
 				Periods: 9, ThrottledPeriods: 4, ThrottledTime: 3 * time.Microsecond,
-				User: time.Millisecond, System: 500 * time.Microsecond, Processes: 3, MaxProcesses: 100}},
+				User: time.Millisecond, System: 500 * time.Microsecond, Threads: 3, MaxThreads: 100}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := newIn(tree(t, tc.files), "/k")
@@ -85,8 +94,11 @@ func TestSampleAndLimits(t *testing.T) {
 			if n, err := m.Processes(path); err != nil || n != 3 {
 				t.Errorf("%d processes, %v", n, err)
 			}
-			if pid, err := m.FirstProcess(path); err != nil || pid != 17 {
-				t.Errorf("first process %d, %v", pid, err)
+			if pids, err := m.PIDs(path); err != nil || !slices.Equal(pids, []int{17, 18}) {
+				t.Errorf("processes %v, %v", pids, err)
+			}
+			if pids, err := m.PIDs("/k/gone"); err == nil {
+				t.Errorf("a cgroup that does not exist has the processes %v", pids)
 			}
 			if _, err := m.ContainerPath("/k/p", "other"); err == nil {
 				t.Error("a container without a cgroup has one")

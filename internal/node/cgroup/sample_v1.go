@@ -39,6 +39,13 @@ func (t version1) sample(path string) (Sample, error) {
 		Usage:       Usage{CPU: time.Duration(cpu), Memory: workingSet(total, memory["total_inactive_file"])},
 		MemoryUsage: total, RSS: memory["total_rss"], Cache: memory["total_cache"], MappedFile: memory["total_mapped_file"],
 		PageFaults: memory["total_pgfault"], MajorPageFaults: memory["total_pgmajfault"],
+		OwnPageFaults: memory["pgfault"], OwnMajorPageFaults: memory["pgmajfault"],
+		MemoryStat: MemoryStat{
+			ActiveFile: fieldOf(memory, "total_active_file"), InactiveFile: fieldOf(memory, "total_inactive_file"),
+			DirtyFile: fieldOf(memory, "total_dirty"), WritebackFile: fieldOf(memory, "total_writeback"),
+			Scanned: -1, Reclaimed: -1, Kernel: -1,
+			FileRefaults: fieldOf(memory, "total_workingset_refault_file"), AnonRefaults: fieldOf(memory, "total_workingset_refault_anon"),
+		},
 	}
 	if swap, ok := memory["total_swap"]; ok {
 		s.Swap = &swap
@@ -53,16 +60,15 @@ func (t version1) allLimits(path string) Limits {
 	l := Limits{
 		CPUQuota: limitOf(cpu, "cpu.cfs_quota_us"), CPUPeriod: int64(orZero(cpu, "cpu.cfs_period_us")), CPUShares: int64(orZero(cpu, "cpu.shares")),
 		Memory: limitOf(memory, "memory.limit_in_bytes"), Swap: -1, MemoryFailures: orZero(memory, "memory.failcnt"), OOMKills: oom["oom_kill"],
+		MemoryReservation: limitOf(memory, "memory.soft_limit_in_bytes"), MemoryPeak: orZero(memory, "memory.max_usage_in_bytes"),
 		Periods: throttled["nr_periods"], ThrottledPeriods: throttled["nr_throttled"], ThrottledTime: time.Duration(throttled["throttled_time"]),
-		User:      time.Duration(orZero(t.controller("cpuacct", path), "cpuacct.usage_user")),
-		System:    time.Duration(orZero(t.controller("cpuacct", path), "cpuacct.usage_sys")),
-		Processes: -1, MaxProcesses: limitOf(pids, "pids.max"),
+		Bursts: throttled["nr_bursts"], BurstTime: time.Duration(throttled["burst_time"]),
+		User:    time.Duration(orZero(t.controller("cpuacct", path), "cpuacct.usage_user")),
+		System:  time.Duration(orZero(t.controller("cpuacct", path), "cpuacct.usage_sys")),
+		Threads: countOf(pids, "pids.current"), MaxThreads: limitOf(pids, "pids.max"), KernelMemory: countOf(memory, "memory.kmem.usage_in_bytes"),
 	}
 	if both := limitOf(memory, "memory.memsw.limit_in_bytes"); both > 0 && l.Memory > 0 {
 		l.Swap = both - l.Memory
-	}
-	if n, err := number(pids, "pids.current"); err == nil {
-		l.Processes = int64(n)
 	}
 	return l
 }

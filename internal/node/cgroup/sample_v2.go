@@ -41,6 +41,13 @@ func (t version2) sample(path string) (Sample, error) {
 		Usage:       Usage{CPU: microseconds(cpu["usage_usec"]), Memory: workingSet(total, memory["inactive_file"])},
 		MemoryUsage: total, RSS: memory["anon"], Cache: memory["file"], MappedFile: memory["file_mapped"],
 		PageFaults: memory["pgfault"], MajorPageFaults: memory["pgmajfault"],
+		OwnPageFaults: memory["pgfault"], OwnMajorPageFaults: memory["pgmajfault"],
+		MemoryStat: MemoryStat{
+			ActiveFile: fieldOf(memory, "active_file"), InactiveFile: fieldOf(memory, "inactive_file"),
+			DirtyFile: fieldOf(memory, "file_dirty"), WritebackFile: fieldOf(memory, "file_writeback"),
+			Scanned: fieldOf(memory, "pgscan"), Reclaimed: fieldOf(memory, "pgsteal"), Kernel: fieldOf(memory, "kernel"),
+			FileRefaults: fieldOf(memory, "workingset_refault_file"), AnonRefaults: fieldOf(memory, "workingset_refault_anon"),
+		},
 		CPUPressure:    readPressure(filepath.Join(dir, "cpu.pressure")),
 		MemoryPressure: readPressure(filepath.Join(dir, "memory.pressure")),
 		IOPressure:     readPressure(filepath.Join(dir, "io.pressure")),
@@ -58,9 +65,11 @@ func (t version2) allLimits(path string) Limits {
 	l := Limits{
 		CPUQuota: -1, CPUPeriod: 100000, CPUShares: shares(orZero(dir, "cpu.weight")),
 		Memory: limitOf(dir, "memory.max"), Swap: limitOf(dir, "memory.swap.max"), MemoryFailures: events["max"], OOMKills: events["oom_kill"],
+		MemoryReservation: limitOf(dir, "memory.min"), MemoryPeak: orZero(dir, "memory.peak"), HighEvents: events["high"], MaxEvents: events["max"],
 		Periods: cpu["nr_periods"], ThrottledPeriods: cpu["nr_throttled"], ThrottledTime: microseconds(cpu["throttled_usec"]),
+		Bursts: cpu["nr_bursts"], BurstTime: microseconds(cpu["burst_usec"]),
 		User: microseconds(cpu["user_usec"]), System: microseconds(cpu["system_usec"]),
-		Processes: -1, MaxProcesses: limitOf(dir, "pids.max"),
+		Threads: countOf(dir, "pids.current"), MaxThreads: limitOf(dir, "pids.max"), KernelMemory: -1,
 	}
 	if text, err := read(dir, "cpu.max"); err == nil {
 		quota, period, _ := strings.Cut(text, " ")
@@ -68,9 +77,6 @@ func (t version2) allLimits(path string) Limits {
 		if n, err := strconv.ParseInt(period, 10, 64); err == nil {
 			l.CPUPeriod = n
 		}
-	}
-	if n, err := number(dir, "pids.current"); err == nil {
-		l.Processes = int64(n)
 	}
 	return l
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +27,31 @@ import (
 // BenchmarkSummary measures /stats/summary of 110 pods in cgroups of this machine, each with a sandbox and a container
 // in which a process sleeps. The requirement is 50 ms.
 func BenchmarkSummary(b *testing.B) {
+	s := samplerOf110Pods(b)
+	for b.Loop() {
+		summary, err := s.Summary(context.Background(), false)
+		if err != nil || len(summary.Pods) != 110 || summary.Pods[109].Network == nil {
+			b.Fatalf("%+v, %v", summary, err)
+		}
+		if _, err := json.Marshal(summary); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkContainers measures a scrape of /metrics/cadvisor of the same pods.
+func BenchmarkContainers(b *testing.B) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(samplerOf110Pods(b).Containers(Machine{}))
+	for b.Loop() {
+		if families, err := registry.Gather(); err != nil || len(families) == 0 {
+			b.Fatal(families, err)
+		}
+	}
+}
+
+func samplerOf110Pods(b *testing.B) *Sampler {
+	b.Helper()
 	manager, err := cgroup.New(fmt.Sprintf("/kindred-bench-%d", os.Getpid()), cgroup.Cgroupfs)
 	if err != nil || manager.Parent() == "" {
 		b.Skip("cgroups cannot be written")
@@ -50,15 +76,7 @@ func BenchmarkSummary(b *testing.B) {
 	})
 	s.keepBase(b.Context())
 	s.measureDisk(b.Context())
-	for b.Loop() {
-		summary, err := s.Summary(context.Background(), false)
-		if err != nil || len(summary.Pods) != 110 || summary.Pods[109].Network == nil {
-			b.Fatalf("%+v, %v", summary, err)
-		}
-		if _, err := json.Marshal(summary); err != nil {
-			b.Fatal(err)
-		}
-	}
+	return s
 }
 
 // hierarchies are the cgroup file systems of this machine.

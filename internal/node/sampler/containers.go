@@ -16,6 +16,8 @@ import (
 type Machine struct {
 	BootID, MachineID, SystemUUID string
 	CPUs, Memory                  int64
+	// Cores and Sockets are those of the CPUs that are online.
+	Cores, Sockets int
 }
 
 // containerCollector collects the metrics of /metrics/cadvisor, under cAdvisor's names and labels.
@@ -37,6 +39,8 @@ type row struct {
 	*Measured
 	limits     cgroup.Limits
 	devices    []cgroup.DeviceIO
+	processes  *processes // nil if they are unknown
+	created    time.Time  // zero if it is unknown, as started
 	started    time.Time
 	now        time.Time
 	interfaces []Interface
@@ -52,12 +56,13 @@ func (c containerCollector) Collect(to chan<- prometheus.Metric) {
 	snapshot, layers := c.sampler.Snapshot(context.Background(), true), c.sampler.disk.Load().layers
 	write := func(r row) {
 		r.limits, r.now = c.sampler.options.Cgroups.Limits(r.Cgroup), snapshot.Time
-		r.devices = c.sampler.options.Cgroups.IO(r.Cgroup)
+		r.devices, r.processes = c.sampler.options.Cgroups.IO(r.Cgroup), c.sampler.processesIn(r.Cgroup)
 		r.collect(to)
 	}
 	if snapshot.Node != nil {
 		interfaces, _, _ := machineInterfaces() // without them, there are no metrics about them
-		write(row{Measured: snapshot.Node, interfaces: interfaces, started: BootTime(snapshot.Time), labels: []string{"", "/", "", "", "", ""}})
+		boot := BootTime(snapshot.Time)
+		write(row{Measured: snapshot.Node, interfaces: interfaces, created: boot, started: boot, labels: []string{"", "/", "", "", "", ""}})
 	}
 	if m := snapshot.AllPods; m != nil {
 		write(row{Measured: m, labels: []string{"", m.Cgroup, "", "", "", ""}})
@@ -65,13 +70,13 @@ func (c containerCollector) Collect(to chan<- prometheus.Metric) {
 	for i := range snapshot.Pods {
 		p := &snapshot.Pods[i]
 		if m := p.Usage; m != nil {
-			write(row{Measured: m, started: podStart(p), labels: []string{"", m.Cgroup, "", "", p.Namespace, p.Name}})
+			write(row{Measured: m, created: podStart(p), started: podStart(p), labels: []string{"", m.Cgroup, "", "", p.Namespace, p.Name}})
 		}
 		if m := p.SandboxUsage; m != nil {
-			write(row{Measured: m, started: podStart(p), interfaces: p.Interfaces, labels: []string{"", m.Cgroup, "", p.Sandbox, p.Namespace, p.Name}})
+			write(row{Measured: m, created: p.SandboxCreated, started: podStart(p), interfaces: p.Interfaces, labels: []string{"", m.Cgroup, "", p.Sandbox, p.Namespace, p.Name}})
 		}
 		for _, container := range p.Containers {
-			r := row{Measured: container.Measured, started: container.Started, labels: []string{container.Name, container.Cgroup, container.Image, container.ID, p.Namespace, p.Name}}
+			r := row{Measured: container.Measured, created: container.Created, started: container.Started, labels: []string{container.Name, container.Cgroup, container.Image, container.ID, p.Namespace, p.Name}}
 			if layer, ok := layers[container.ID]; ok {
 				r.layer = &layer
 			}
@@ -103,8 +108,10 @@ func (r *row) collect(to chan<- prometheus.Metric) {
 	}
 	for _, d := range r.devices {
 		for _, m := range deviceMetrics {
-			metric := prometheus.MustNewConstMetric(m.desc, prometheus.CounterValue, float64(m.value(d)), append(m.labels(d), r.labels...)...)
-			to <- prometheus.NewMetricWithTimestamp(r.Time, metric)
+			if value, ok := m.value(d); ok {
+				metric := prometheus.MustNewConstMetric(m.desc, prometheus.CounterValue, value, append(m.labels(d), r.labels...)...)
+				to <- prometheus.NewMetricWithTimestamp(r.Time, metric)
+			}
 		}
 	}
 	for _, i := range r.interfaces {
@@ -122,6 +129,8 @@ func (c containerCollector) collectMachine(to chan<- prometheus.Metric) {
 		value      float64
 	}{
 		{"machine_cpu_cores", "Number of logical CPU cores.", float64(c.machine.CPUs)},
+		{"machine_cpu_physical_cores", "Number of physical CPU cores.", float64(c.machine.Cores)},
+		{"machine_cpu_sockets", "Number of CPU sockets.", float64(c.machine.Sockets)},
 		{"machine_memory_bytes", "Amount of memory installed on the machine.", float64(c.machine.Memory)},
 		{"machine_swap_bytes", "Amount of swap memory available on the machine.", swapCapacity()},
 	} {

@@ -24,13 +24,15 @@ import (
 type Pod struct {
 	*v1.Pod
 	// Sandbox is the ID of the sandbox; empty if none is ready.
-	Sandbox    string
-	Containers []Container
+	Sandbox        string
+	SandboxCreated time.Time
+	Containers     []Container
 }
 
 // Container is a running container.
 type Container struct {
 	Name, ID, Image string
+	Created         time.Time
 	Started         time.Time
 	Attempt         uint32
 }
@@ -54,7 +56,7 @@ type Cgroups interface {
 	Limits(path string) cgroup.Limits
 	IO(path string) []cgroup.DeviceIO
 	Processes(path string) (uint64, error)
-	FirstProcess(path string) (int, error)
+	PIDs(path string) ([]int, error)
 }
 
 // Options are what the sampler measures and what it depends on.

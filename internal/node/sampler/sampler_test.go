@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,26 +55,31 @@ func (c cgroups) Sample(path string) (cgroup.Sample, error) {
 		return cgroup.Sample{}, os.ErrNotExist
 	}
 	return cgroup.Sample{
-		Usage: cgroup.Usage{CPU: c.clock.Since(start) / 2, Memory: 40}, MemoryUsage: 70, RSS: 10, Swap: new(uint64(6)),
+		Usage: cgroup.Usage{CPU: c.clock.Since(start) / 2, Memory: 40}, MemoryUsage: 70, RSS: 10, Swap: new(uint64(6)), PageFaults: 9, OwnPageFaults: 8, OwnMajorPageFaults: 2,
+		MemoryStat:  cgroup.MemoryStat{ActiveFile: 11, InactiveFile: 12, DirtyFile: 13, WritebackFile: 0, Scanned: 15, Reclaimed: 16, FileRefaults: 17, AnonRefaults: -1, Kernel: 18},
 		CPUPressure: &cgroup.Pressure{Some: cgroup.PressureLine{Avg10: 1, Total: 5}},
 	}, nil
 }
 
 func (c cgroups) Limits(string) cgroup.Limits {
-	return cgroup.Limits{CPUQuota: -1, Memory: 1000, Swap: -1, Processes: 3, MaxProcesses: -1, OOMKills: 2}
+	return cgroup.Limits{CPUQuota: 50000, Bursts: 3, BurstTime: time.Second / 4, KernelMemory: -1, Memory: 1000, Swap: -1, Threads: 5, MaxThreads: -1, OOMKills: 2, MemoryReservation: 500, MemoryPeak: 90, HighEvents: 4, MaxEvents: 7}
 }
 
 func (c cgroups) IO(string) []cgroup.DeviceIO {
-	return []cgroup.DeviceIO{{Device: "/dev/sda", Major: 8, ReadBytes: 4096, WriteBytes: 512, Reads: 2, Writes: 1}}
+	return []cgroup.DeviceIO{{Device: "/dev/sda", Major: 8, ReadBytes: 4096, WriteBytes: 512, Reads: 2, Writes: 1, Costs: map[string]time.Duration{"usage": time.Second / 2, "wait": 0}}}
 }
 
 func (c cgroups) Processes(string) (uint64, error) { return 3, nil }
 
-func (c cgroups) FirstProcess(path string) (int, error) {
-	if strings.HasSuffix(path, "/empty") {
-		return 0, errors.New("no process")
+func (c cgroups) PIDs(path string) ([]int, error) {
+	switch {
+	case strings.HasSuffix(path, "/gone"):
+		return nil, os.ErrNotExist
+	case strings.HasSuffix(path, "/id"), strings.HasSuffix(path, "/sandbox"):
+		return []int{os.Getpid()}, nil
+	default:
+		return nil, nil
 	}
-	return os.Getpid(), nil
 }
 
 type noRuntime struct{}
@@ -201,24 +206,21 @@ func TestRuntimeChoosesCgroups(t *testing.T) {
 func TestContainers(t *testing.T) {
 	s, clock := newSampler(t, false, podOf(Container{Name: "c", ID: "id", Image: "i", Started: start}))
 	clock.Step(time.Second)
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(s.Containers(Machine{BootID: "b", CPUs: 2}))
-	families, err := registry.Gather()
-	if err != nil {
+	values := gather(t, s.Containers(Machine{BootID: "b", CPUs: 2}))
+	const labels = "container=c,id=/k/podu/id,image=i,name=id,namespace=ns,pod=p"
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		t.Fatal(err)
 	}
-	values := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.Metric {
-			var labels []string
-			for _, l := range m.Label {
-				labels = append(labels, l.GetName()+"="+l.GetValue())
-			}
-			values[f.GetName()+" "+strings.Join(labels, ",")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
-		}
+	if values["container_file_descriptors "+labels] < 3 {
+		t.Errorf("the container has %v open files", values["container_file_descriptors "+labels])
 	}
-	const labels = "container=c,id=/k/podu/id,image=i,name=id,namespace=ns,pod=p"
+	if _, ok := values["container_sockets "+labels]; !ok {
+		t.Error("the sockets of the container are not counted")
+	}
 	for name, want := range map[string]float64{
+		"container_ulimits_soft container=c,id=/k/podu/id,image=i,name=id,namespace=ns,pod=p,ulimit=max_open_files":                                       float64(files.Cur),
+		"container_processes container=,id=/k/podu,image=,name=,namespace=ns,pod=p":                                                                       0,
 		"container_cpu_usage_seconds_total container=c,cpu=total,id=/k/podu/id,image=i,name=id,namespace=ns,pod=p":                                        0.5,
 		"container_memory_working_set_bytes " + labels:                                                                                                    40,
 		"container_memory_rss " + labels:                                                                                                                  10,
@@ -232,7 +234,13 @@ func TestContainers(t *testing.T) {
 		"container_fs_writes_bytes_total container=c,device=/dev/sda,id=/k/podu/id,image=i,name=id,namespace=ns,pod=p":                                    512,
 		"container_fs_writes_total container=c,device=/dev/sda,id=/k/podu/id,image=i,name=id,namespace=ns,pod=p":                                          1,
 		"container_blkio_device_usage_total container=c,device=/dev/sda,id=/k/podu/id,image=i,major=8,minor=0,name=id,namespace=ns,operation=Write,pod=p": 512,
-		"container_processes " + labels:                                                                                                                   3,
+		"container_processes " + labels:                                                                                                                   1,
+		"container_threads " + labels:                                                                                                                     5,
+		"container_threads_max " + labels:                                                                                                                 0,
+		"container_memory_max_usage_bytes " + labels:                                                                                                      90,
+		"container_memory_events_high_total " + labels:                                                                                                    4,
+		"container_memory_events_max_total " + labels:                                                                                                     7,
+		"container_spec_memory_reservation_limit_bytes " + labels:                                                                                         500,
 		"container_start_time_seconds " + labels:                                                                                                          1000,
 		"machine_cpu_cores boot_id=b,machine_id=,system_uuid=":                                                                                            2,
 	} {

@@ -183,12 +183,14 @@ func (s *Sampler) takePod(ctx context.Context, pod Pod, network bool) PodSnapsho
 func (s *Sampler) interfaces(members []string) ([]Interface, error) {
 	var failed error
 	for _, member := range members {
-		pid, err := s.options.Cgroups.FirstProcess(member)
+		pids, err := s.options.Cgroups.PIDs(member)
+		if err != nil || len(pids) == 0 {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		interfaces, err := interfacesOf(pids[0])
 		if err == nil {
-			var interfaces []Interface
-			if interfaces, err = interfacesOf(pid); err == nil {
-				return interfaces, nil
-			}
+			return interfaces, nil
 		}
 		failed = errors.Join(failed, err)
 	}

@@ -74,12 +74,15 @@ func (m *Machine) ShareCache(set cpuset.CPUSet) bool {
 
 // CPUsPerCore returns the number of CPUs of a core.
 func (m *Machine) CPUsPerCore() int {
-	cores := m.count(func(c CPU) int { return c.Core })
+	cores := m.Cores()
 	if cores == 0 {
 		return 0
 	}
 	return len(m.CPUs) / cores
 }
+
+// Cores returns the number of physical cores.
+func (m *Machine) Cores() int { return m.count(func(c CPU) int { return c.Core }) }
 
 // Sockets returns the number of sockets.
 func (m *Machine) Sockets() int { return m.count(func(c CPU) int { return c.Socket }) }

@@ -72,8 +72,8 @@ func TestRead(t *testing.T) {
 	if diff := cmp.Diff(want, m); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if m.CPUsPerCore() != 2 || m.Sockets() != 2 || m.NodeMask() != MaskOf(0, 1) || m.distance(MaskOf(0, 1)) != 15 {
-		t.Errorf("%d CPUs of a core, %d sockets, nodes %v, distance %v", m.CPUsPerCore(), m.Sockets(), m.NodeMask(), m.distance(MaskOf(0, 1)))
+	if m.CPUsPerCore() != 2 || m.Cores() != len(m.CPUs)/2 || m.Sockets() != 2 || m.NodeMask() != MaskOf(0, 1) || m.distance(MaskOf(0, 1)) != 15 {
+		t.Errorf("%d CPUs of a core, %d cores, %d sockets, nodes %v, distance %v", m.CPUsPerCore(), m.Cores(), m.Sockets(), m.NodeMask(), m.distance(MaskOf(0, 1)))
 	}
 }
 
