@@ -54,7 +54,10 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, uid types.UID, id string) 
 // RemoveContainer removes a container that has ended.
 func (r *Runtime) RemoveContainer(ctx context.Context, uid types.UID, id string) error {
 	err := r.cri.RemoveContainer(ctx, id)
-	r.touchContainer(uid, id, "", err)
+	r.touch(uid, func(t *touched) {
+		t.whole = t.whole || err != nil
+		t.removed = append(t.removed, id)
+	})
 	return err
 }
 
@@ -70,6 +73,7 @@ type touched struct {
 	whole      bool
 	sandboxes  []string
 	containers map[string]string // the sandbox of each, or "" if the container was there before
+	removed    []string          // containers
 }
 
 func (r *Runtime) touchSandbox(uid types.UID, id string, err error) {

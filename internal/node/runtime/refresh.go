@@ -26,6 +26,10 @@ func (r *Runtime) Refresh(ctx context.Context, uid types.UID) (*Pod, error) {
 	}
 	pod := *last
 	pod.Sandboxes, pod.Containers = slices.Clone(last.Sandboxes), slices.Clone(last.Containers)
+	for _, id := range changed.removed {
+		pod.dropContainer(id)
+		delete(changed.containers, id)
+	}
 	for _, id := range changed.sandboxes {
 		if err := r.refreshSandbox(ctx, &pod, id); err != nil {
 			return nil, err
@@ -70,7 +74,7 @@ func (r *Runtime) refreshContainer(ctx context.Context, pod *Pod, id, sandbox st
 	ran := i >= 0 && pod.Containers[i].State == Running
 	response, err := r.cri.ContainerStatus(ctx, id, !ran && r.exits.wantsPIDs())
 	if IsNotFound(err) {
-		pod.Containers = slices.DeleteFunc(pod.Containers, func(c Container) bool { return c.ID == id })
+		pod.dropContainer(id)
 		return nil
 	}
 	if err != nil {
@@ -82,4 +86,8 @@ func (r *Runtime) refreshContainer(ctx context.Context, pod *Pod, id, sandbox st
 	}
 	r.detail(pod.UID, &pod.Containers[i], response)
 	return nil
+}
+
+func (p *Pod) dropContainer(id string) {
+	p.Containers = slices.DeleteFunc(p.Containers, func(c Container) bool { return c.ID == id })
 }

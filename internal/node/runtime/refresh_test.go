@@ -55,13 +55,16 @@ func TestRefresh(t *testing.T) {
 		if err := step.do(); err != nil {
 			t.Fatal(step.name, err)
 		}
-		fake.lists = 0
+		fake.lists, fake.requested = 0, nil
 		got, err := r.Refresh(ctx, "u")
 		if err != nil {
 			t.Fatal(step.name, err)
 		}
 		if fake.lists != step.lists {
 			t.Errorf("%s: %d lists, want %d", step.name, fake.lists, step.lists)
+		}
+		if requested := fake.takeRequests(); len(requested) > 1 || step.name == "remove the container" && len(requested) > 0 {
+			t.Errorf("%s: requested %v", step.name, requested)
 		}
 		if r.Last("u") != got {
 			t.Errorf("%s: Last is another pod", step.name)
