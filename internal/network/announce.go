@@ -28,8 +28,9 @@ const announcedSource = "announced"
 
 // announce makes the machine answer ARP and NDP for the addresses of pools that this node is elected for, and stop that
 // for the others. Each is added to the interface of Services. For the IPv4 addresses of all its interfaces the kernel
-// answers on each of them; for IPv6 addresses of other interfaces it answers as a proxy.
-func (n *Network) announce() {
+// answers on each of them; for IPv6 addresses of other interfaces it answers as a proxy. The kernel is asked what it has only
+// if the addresses differ from those of the last time, and for a check: it lists the addresses of all pods' interfaces.
+func (n *Network) announce(check bool) {
 	if n.routes.link == "" {
 		return
 	}
@@ -46,9 +47,15 @@ func (n *Network) announce() {
 		rules.AddElement(set, a.String(), "")
 	}
 	n.table.Put(announcedSource, rules)
-	if err := errors.Join(n.routes.setAddresses(wanted), setProxies(wanted, n.options.Pools)); err != nil {
-		klog.ErrorS(err, "Announcing the addresses of load balancers; it is tried again")
+	if n.announced != nil && slices.Equal(wanted, *n.announced) && !(check && len(wanted) > 0) {
+		return
 	}
+	if err := errors.Join(n.routes.setAddresses(wanted), setProxies(wanted, n.options.Pools)); err != nil {
+		n.announced = nil
+		klog.ErrorS(err, "Announcing the addresses of load balancers; it is tried again")
+		return
+	}
+	n.announced = &wanted
 }
 
 // announcer is the annotation of a Service that holds the address of a Gateway with the node that serves it.

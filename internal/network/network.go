@@ -86,6 +86,8 @@ type Network struct {
 	// balancers are the Services of the type LoadBalancer that have an address.
 	balancers map[string]*v1.Service
 	ranges    []netip.Prefix
+	// announced are the addresses that this node announces; nil if it is not known whether the kernel has them.
+	announced *[]netip.Addr
 	// unrouted are the ranges whose routes the kernel refused last.
 	unrouted map[netip.Prefix]error
 	peers    peers
@@ -134,10 +136,12 @@ func (n *Network) Run(ctx context.Context) error {
 	retry := n.options.Clock.NewTimer(time.Hour)
 	defer retry.Stop()
 	for first := true; ; {
+		checking := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-check.C():
+			checking = true
 			n.mend(ctx)
 			for key := range n.health.refused {
 				n.inbox.service(key)
@@ -147,7 +151,7 @@ func (n *Network) Run(ctx context.Context) error {
 		}
 		changed := n.inbox.take()
 		n.compile(ctx, changed)
-		n.announce()
+		n.announce(checking)
 		n.keepSources(ctx, changed.nodes)
 		err := n.write(ctx)
 		if ctx.Err() != nil {
