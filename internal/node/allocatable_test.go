@@ -110,3 +110,19 @@ func TestProcesses(t *testing.T) {
 		t.Error("processes without /proc")
 	}
 }
+
+func TestOrdinaryMemory(t *testing.T) {
+	for name, tc := range map[string]struct {
+		huge map[string]int64
+		want int64
+	}{
+		"no huge pages":         {nil, 1 << 30},
+		"two sizes":             {map[string]int64{"2Mi": 4 << 20, "1Gi": 512 << 20}, 1<<30 - 516<<20},
+		"more than there is":    {map[string]int64{"1Gi": 2 << 30}, 0},
+		"a size without a page": {map[string]int64{"1Gi": 0}, 1 << 30},
+	} {
+		if got := (machine{memory: 1 << 30, hugePages: tc.huge}).ordinaryMemory(); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+}

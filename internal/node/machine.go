@@ -101,6 +101,16 @@ func hugePages() map[string]int64 {
 	return pages
 }
 
+// ordinaryMemory returns the memory that is not reserved for huge pages, in bytes. The memory cgroups do not count huge pages as
+// used, so that they would seem to be available (upstream's feature gate HugepageAwareEviction).
+func (m machine) ordinaryMemory() int64 {
+	memory := m.memory
+	for _, bytes := range m.hugePages {
+		memory -= bytes
+	}
+	return max(memory, 0)
+}
+
 // appArmorEnabled reports whether the kernel enforces AppArmor profiles, and shows them.
 func appArmorEnabled() bool {
 	_, err := os.Stat("/sys/kernel/security/apparmor")

@@ -109,7 +109,7 @@ func (p pressureNode) Observe(ctx context.Context) (eviction.Observations, error
 	}
 	var errs []error
 	if used, err := cgroup.MachineUsage(); err == nil {
-		memory := p.registration.reporter.machine.memory
+		memory := p.registration.reporter.machine.ordinaryMemory()
 		add(eviction.MemoryAvailable, memory-int64(used.Memory), memory, resource.BinarySI)
 	} else {
 		errs = append(errs, err)

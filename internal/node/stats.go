@@ -36,7 +36,7 @@ func (a *Agent) Metrics() *metrics.Metrics { return a.metrics }
 func (a *Agent) ContainerMetrics() http.Handler {
 	m := a.registration.reporter.machine
 	return metrics.HandlerFor(a.sampler.Containers(sampler.Machine{
-		BootID: m.bootID, MachineID: m.machineID, SystemUUID: m.systemUUID, CPUs: m.cpus, Memory: m.memory,
+		BootID: m.bootID, MachineID: m.machineID, SystemUUID: m.systemUUID, CPUs: m.cpus, Memory: m.ordinaryMemory(),
 		Cores: m.cores, Sockets: m.sockets,
 	}))
 }
@@ -44,7 +44,7 @@ func (a *Agent) ContainerMetrics() http.Handler {
 func (a *Agent) newSampler(m machine) *sampler.Sampler {
 	layout := a.options.layout()
 	return sampler.New(sampler.Options{
-		Node: a.options.Name, RootDir: a.options.RootDir, Memory: m.memory, Clock: a.options.Clock,
+		Node: a.options.Name, RootDir: a.options.RootDir, Memory: m.ordinaryMemory(), Clock: a.options.Clock,
 		Pods: a.sampledPods, Cgroups: a.cgroups, FromRuntime: a.view.Stats, Runtime: a.runtime, Images: a.images,
 		Filter:  &runtimeapi.ContainerStatsFilter{LabelSelector: map[string]string{runtime.LabelOwner: a.options.Owner}},
 		Volumes: a.sampledVolumes,

@@ -63,7 +63,7 @@ type Cgroups interface {
 type Options struct {
 	// Node is the node's name, and RootDir the directory of its pods.
 	Node, RootDir string
-	// Memory is that of the machine in bytes.
+	// Memory is what processes of the machine can use, in bytes, so that it has no huge pages.
 	Memory int64
 	Clock  clock.WithTicker
 	// Pods returns the pods of the node.
