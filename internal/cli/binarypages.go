@@ -16,10 +16,10 @@ import (
 // mapping is a range of addresses.
 type mapping struct{ start, end uintptr }
 
-// unmapStartPages removes the binary's pages from memory that is counted as the process's. The start has
-// touched most of its code and tables, and an idle cluster needs fewer of them. The kernel maps a page again
-// from its page cache when it is needed.
-func unmapStartPages() error {
+// unmapPages removes the binary's pages from memory that is counted as the process's. A start touches most
+// of its code and tables, and work much of it, and an idle cluster needs fewer of them. The kernel maps a
+// page again from its page cache when it is needed.
+func unmapPages() error {
 	binary, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return err

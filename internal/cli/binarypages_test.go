@@ -41,7 +41,7 @@ Anonymous:             0 kB
 // TestUnmapStartPages: a process works on after its pages have been unmapped.
 func TestUnmapStartPages(t *testing.T) {
 	for range 3 {
-		if err := unmapStartPages(); err != nil {
+		if err := unmapPages(); err != nil {
 			t.Fatal(err)
 		}
 	}

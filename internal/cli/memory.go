@@ -18,12 +18,12 @@ import (
 // controllers.
 const settling = 5 * time.Second
 
-// freeStart returns the memory that only the start needed to the operating system: its garbage, which is
+// free returns the memory that only the start or a burst of work needed to the operating system: its garbage, which may be
 // larger than the live heap and which an idle cluster would not collect for minutes, and pages of the binary.
-func freeStart() {
+func free() {
 	debug.FreeOSMemory()
-	if err := unmapStartPages(); err != nil {
-		klog.Background().Error(err, "Cannot unmap the pages of the binary that only the start needed")
+	if err := unmapPages(); err != nil {
+		klog.Background().Error(err, "Cannot unmap the pages of the binary")
 	}
 }
 
@@ -77,7 +77,7 @@ func keepFree(ctx context.Context, c clock.WithTicker) {
 		}
 		now := readUsage()
 		if mustFree(before, now, freePeriod) {
-			debug.FreeOSMemory()
+			free()
 		}
 		before = now
 	}

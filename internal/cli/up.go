@@ -194,7 +194,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	for {
 		select {
 		case <-settled:
-			freeStart()
+			free()
 			go keepFree(ctx, clock.RealClock{})
 		case <-ctx.Done():
 			notify(cmd, notifier, systemd.Stopping)
