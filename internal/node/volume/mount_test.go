@@ -286,3 +286,28 @@ func TestHostPathTypes(t *testing.T) {
 		}
 	}
 }
+
+// TestModeOfSubPath: what is made for a subPath has all bits of its volume's mode.
+func TestModeOfSubPath(t *testing.T) {
+	asRoot(t)
+	f := newFixture(t)
+	for sub, mode := range map[string]os.FileMode{
+		"plain": 0o755, "sticky": 0o777 | os.ModeSticky, "group": 0o770 | os.ModeSetgid, "both/below": 0o777 | os.ModeSticky | os.ModeSetgid,
+	} {
+		at, err := subPathMount(t, f, sub, func(dir string) {
+			if err := os.Chmod(dir, mode); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode() &^ os.ModeDir; got != mode {
+			t.Errorf("%s: mode %v, want %v", sub, got, mode)
+		}
+	}
+}

@@ -125,13 +125,14 @@ func resolve(root int, path string, flags uint64) (int, error) {
 	}
 }
 
-// makeBelow creates the missing directories of a path that must not leave root.
+// makeBelow creates the missing directories of a path that must not leave root. They get the mode of root, with its setuid,
+// setgid and sticky bits, as upstream's.
 func makeBelow(root int, path string) error {
 	var base unix.Stat_t
 	if err := unix.Fstat(root, &base); err != nil {
 		return err
 	}
-	mode := base.Mode & 0o777
+	mode := base.Mode & 0o7777
 	parts := strings.Split(filepath.Clean(path), "/")
 	for i := range parts {
 		if err := makeOne(root, filepath.Join(parts[:i]...), parts[i], mode); err != nil {
@@ -157,17 +158,13 @@ func makeOne(root int, parent, name string, mode uint32) error {
 	if err != nil {
 		return &os.PathError{Op: "mkdir", Path: name, Err: err}
 	}
-	// The umask cleared bits. The setgid bit is inherited from the parent and stays.
+	// The umask cleared bits, and mkdirat(2) ignores some.
 	made, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	defer unix.Close(made)
-	var stat unix.Stat_t
-	if err := unix.Fstat(made, &stat); err != nil {
-		return err
-	}
-	return unix.Fchmod(made, mode|stat.Mode&unix.S_ISGID)
+	return unix.Fchmod(made, mode)
 }
 
 // openBelow opens a regular file of a volume for reading.

@@ -130,7 +130,7 @@ func TestConfigs(t *testing.T) {
 		"agnhost:2.66.1":          {"/agnhost", "pause"},
 		"agnhost:2.55":            {"/agnhost", "pause"},
 		"busybox:1.37.0-2":        {"", "sh"},
-		"nginx:1.27.0-2":          {`/bin/sh -c echo $$ > /run/nginx.pid; exec nginx "$0" "$@"`, "test-webserver"},
+		"nginx:1.27.0-2":          {`/bin/sh -c echo $$ > /var/run/nginx.pid; exec nginx "$0" "$@"`, "test-webserver"},
 		"nautilus:1.8":            {"/agnhost", "test-webserver"},
 		"kitten:1.8":              {"/agnhost", "test-webserver"},
 		"nonewprivs:1.4":          {"", "nnp"},

@@ -117,16 +117,17 @@ var recipes = []recipe{
 		Name: suite + "nginx:1.27.0-2",
 		Layers: []layer{debian, {"nginx", []source{
 			program{"usr/sbin/nginx", agnhostProgram, 0o755},
+			dir{"var/run", 0o755},
 			text{"index.html", "<!DOCTYPE html>\n<title>Stand-in for nginx</title>\n"},
 		}}},
 		Config: v1.Config{
-			Entrypoint: []string{"/bin/sh", "-c", `echo $$ > /run/nginx.pid; exec nginx "$0" "$@"`}, Cmd: []string{"test-webserver"},
+			Entrypoint: []string{"/bin/sh", "-c", `echo $$ > /var/run/nginx.pid; exec nginx "$0" "$@"`}, Cmd: []string{"test-webserver"},
 			Env: []string{images.SystemPath}, ExposedPorts: map[string]struct{}{"80/tcp": {}}, Labels: versioned("1.27.0-2"),
 		},
 	},
 	{
 		Name:   suite + "sample-device-plugin:1.8.0",
-		Layers: []layer{{"sample-device-plugin", []source{program{"sampledeviceplugin", devicePluginProgram, 0o755}}}},
+		Layers: []layer{{"sample-device-plugin", []source{program{"sampledeviceplugin", devicePluginProgram, 0o755}, dir{"tmp", 0o1777}}}},
 		Config: v1.Config{Entrypoint: []string{"/sampledeviceplugin", "-alsologtostderr"}, Env: []string{images.SystemPath}, Labels: versioned("1.8.0")},
 	},
 	{
@@ -158,6 +159,10 @@ var recipes = []recipe{
 			program{"usr/local/bin/nnp", "k8s.io/kubernetes/test/images/nonewprivs", 0o4755},
 		}}},
 		Config: v1.Config{Cmd: []string{"nnp"}, Env: []string{images.SystemPath}, Labels: versioned("1.4")},
+	},
+	{
+		Name: suite + "nonroot:1.5", OnBusybox: true,
+		Config: v1.Config{User: "1234", Cmd: []string{"sh"}, Env: []string{images.SystemPath}, Labels: versioned("1.5")},
 	},
 	// A stand-in: the ipcs of busybox, on Debian for awk. A spec of node agents lists shared memory with it.
 	{
