@@ -39,6 +39,7 @@ import (
 	"github.com/kindred-project/kindred/internal/node/plugins"
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/podresources"
+	"github.com/kindred-project/kindred/internal/node/podsapi"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 	"github.com/kindred-project/kindred/internal/node/sampler"
 	"github.com/kindred-project/kindred/internal/node/shutdown"
@@ -80,6 +81,7 @@ type Agent struct {
 	exists       atomic.Pointer[func(types.UID) bool] // see hasPod
 	evictions    *eviction.Manager
 	usage        *usage.Meter
+	podsAPI      *podsapi.Server // nil if it is disabled
 	ready        chan struct{}
 }
 
@@ -169,7 +171,8 @@ func New(options Options) (*Agent, error) {
 		Client: options.Client, Status: podStatus{client: options.Client}, Node: a.registration.current, Clock: options.Clock,
 	})
 	a.static = a.newStatic()
-	a.pods.OnRemoved(a.static.Removed)
+	a.podsAPI = a.newPodsAPI()
+	a.pods.OnRemoved(a.podRemoved)
 	a.shutdown = shutdown.New(shutdown.Options{
 		Config: &options.Config.KubeletConfiguration, Connect: shutdown.Connect, Pods: a.pods, Clock: options.Clock,
 		Changed: a.registration.check, Event: a.nodeEvent, Observe: counted.ShuttingDown,
@@ -219,6 +222,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	running.Go(func() { a.plugins.Run(ctx) })
 	running.Go(func() { a.assigned.Run(ctx) })
 	running.Go(func() { a.runStatic(ctx) })
+	a.runPodsAPI(ctx, &running)
 	ready := make(chan struct{})
 	running.Go(func() { a.shutdown.Run(ctx) })
 	if a.options.alone {

@@ -99,6 +99,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		}),
 		Images:            images,
 		Probes:            probe.New(ctx, probe.Options{Runtime: a.runtime, Recorder: o.Recorder, Clock: o.Clock, Observer: a.metrics}),
+		Watcher:           a.podWatcher(),
 		Logs:              rotator,
 		Handlers:          pod.Hooks{Runtime: a.runtime, Clock: o.Clock, Recorder: o.Recorder, Observer: a.metrics},
 		Cgroups:           a.cgroups,

@@ -23,8 +23,8 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// TestNodeAPI: the agent listens on 10250, and serves what upstream's kubelet does, through the API server and to
-// clients with a token that may use one subresource of the node.
+// TestNodeAPI: the agent listens on 10250, and serves what upstream's kubelet does, through the API server, to
+// clients with a token that may use one subresource of the node, and to clients of its sockets.
 func TestNodeAPI(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubelet.yaml")
 	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nenableSystemLogQuery: true\nvolumeStatsAggPeriod: 1s\nmaxPods: 99\n"
@@ -95,6 +95,16 @@ spec:
 	s.eventually("the debugging pod has read a file of the node", func() error {
 		if out := s.try("logs", "-l", "app.kubernetes.io/managed-by=kubectl-debug").out; out != "a line of the node\n" {
 			return errors.New(out)
+		}
+		return nil
+	})
+	checkPodsAPI(t, s, filepath.Join(c.dir, "node"))
+	s.eventually("the requests to the Pods API are counted", func() error {
+		text := raw("metrics")
+		if !containsAll(text, `kubelet_pod_requests_list_total{server_api_version="v1alpha1",status_code="OK"} 1`,
+			`kubelet_pod_requests_get_total{server_api_version="v1alpha1",status_code="NotFound"} 1`,
+			`kubelet_pod_requests_watch_total{server_api_version="v1alpha1",status_code="Canceled"} 1`) {
+			return errors.New(text)
 		}
 		return nil
 	})

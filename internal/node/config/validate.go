@@ -203,8 +203,14 @@ func memoryQoS(c *kubeletv1beta1.KubeletConfiguration) error {
 }
 
 // MemoryQoS reports whether the feature gate MemoryQoS is enabled, as it is by default.
-func MemoryQoS(c *kubeletv1beta1.KubeletConfiguration) bool {
-	enabled, set := c.FeatureGates["MemoryQoS"]
+func MemoryQoS(c *kubeletv1beta1.KubeletConfiguration) bool { return isEnabled(c, "MemoryQoS") }
+
+// PodsAPI reports whether the feature gate PodsAPI is enabled, as it is by default (KEP-4188).
+func PodsAPI(c *kubeletv1beta1.KubeletConfiguration) bool { return isEnabled(c, "PodsAPI") }
+
+// isEnabled reports whether a feature gate that is on by default is enabled.
+func isEnabled(c *kubeletv1beta1.KubeletConfiguration, gate string) bool {
+	enabled, set := c.FeatureGates[gate]
 	return enabled || !set
 }
 

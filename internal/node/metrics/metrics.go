@@ -49,6 +49,7 @@ type Metrics struct {
 	allocations
 	storage
 	managers
+	podsAPI
 }
 
 // New returns the metrics of a node's agent.
@@ -67,6 +68,7 @@ func New(node string, cgroupVersion int, clock clock.PassiveClock) *Metrics {
 	m.addAllocations()
 	m.addStorage()
 	m.addManagers()
+	m.addPodsAPI()
 	m.addServer()
 	m.addProbes()
 	return m

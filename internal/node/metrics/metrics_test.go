@@ -177,6 +177,11 @@ func TestEachMetricMoves(t *testing.T) {
 		`kubelet_pod_resources_endpoint_requests_total{server_api_version="v1"} 1`:                                func(m *Metrics) { m.PodResourcesRequest("v1", "Get", nil) },
 		`kubelet_pod_resources_endpoint_requests_list{server_api_version="v1"} 1`:                                 func(m *Metrics) { m.PodResourcesRequest("v1", "List", nil) },
 		`kubelet_pod_resources_endpoint_errors_get_allocatable{server_api_version="v1"} 1`:                        func(m *Metrics) { m.PodResourcesRequest("v1", "GetAllocatableResources", failed) },
+		`kubelet_pod_requests_total{server_api_version="v1alpha1",status_code="OK"} 1`:                            func(m *Metrics) { m.PodsRequest("v1alpha1", "ListPods", nil) },
+		`kubelet_pod_requests_list_total{server_api_version="v1alpha1",status_code="OK"} 1`:                       func(m *Metrics) { m.PodsRequest("v1alpha1", "ListPods", nil) },
+		`kubelet_pod_requests_get_total{server_api_version="v1alpha1",status_code="NotFound"} 1`:                  func(m *Metrics) { m.PodsRequest("v1alpha1", "GetPod", status.Error(codes.NotFound, "none")) },
+		`kubelet_pod_requests_watch_total{server_api_version="v1alpha1",status_code="Canceled"} 1`:                func(m *Metrics) { m.PodsRequest("v1alpha1", "WatchPods", context.Canceled) },
+		`kubelet_pod_watch_events_dropped_total 1`:                                                                func(m *Metrics) { m.PodEventDropped() },
 	} {
 		m := New("n", 1, clock)
 		if before := scrape(t, m.Handler()); strings.Contains(before, line+"\n") {

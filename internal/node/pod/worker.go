@@ -43,6 +43,8 @@ type Parts struct {
 	Status      Status
 	// Observer counts what workers do; nil for none.
 	Observer Observer
+	// Watcher gets the changes of pods; nil for none.
+	Watcher Watcher
 
 	Volumes     Volumes
 	Claims      Claims
@@ -82,6 +84,7 @@ type Worker struct {
 	deleted  bool
 	rejected *Refusal
 	status   v1.PodStatus
+	last     *v1.Pod // as of the last decision; nil before the first
 	results  []result
 	stale    bool // the pod may have changed in the runtime
 	acted    bool // actions may have changed it
@@ -319,10 +322,11 @@ func (w *Worker) observe(ctx context.Context) error {
 // publish makes the status visible to the node's own readers and has the writer write it.
 func (w *Worker) publish(pod *v1.Pod, deleted bool, out Output) {
 	w.mu.Lock()
-	before := w.status
-	w.status, w.isFinished = out.Status, out.Finished
+	before := published{pod: w.last, status: w.status, finished: w.isFinished}
+	w.status, w.isFinished, w.last = out.Status, out.Finished, pod
 	w.mu.Unlock()
-	w.observeStatus(pod, &before, &out.Status)
+	w.observeStatus(pod, &before.status, &out.Status)
+	w.notify(pod, deleted, before, out)
 	if !deleted {
 		w.writer.set(pod, out.Status, out.Finished && pod.DeletionTimestamp != nil)
 	}

@@ -8,40 +8,18 @@ package podresources
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"net"
-	"os"
-	"path/filepath"
-	"strings"
-	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/klog/v2"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 	alpha "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/node/localgrpc"
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
-
-// The limits of requests for all clients together, upstream's.
-const (
-	requestsPerSecond = 100
-	requestsAtOnce    = 10
-)
-
-// resetAfter is the time without a failure after which the backoff begins again.
-const resetAfter = 2 * time.Minute
-
-var backoff = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: time.Minute}
 
 // Server implements the API.
 type Server struct {
@@ -61,64 +39,13 @@ type Server struct {
 
 // Run serves the API at a socket until ctx ends. After a failure it tries again.
 func (s *Server) Run(ctx context.Context, socket string) {
-	delay := backoff.DelayWithReset(s.Clock, resetAfter)
-	logged := ""
-	for {
-		err := s.Serve(ctx, socket)
-		if ctx.Err() != nil {
-			return
-		}
-		if text := fmt.Sprint(err); text != logged {
-			klog.FromContext(ctx).Error(err, "The PodResources API is not served on this node; retrying")
-			logged = text
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.Clock.After(delay()):
-		}
-	}
+	server := &localgrpc.Server{Name: "PodResources", Register: s.register, Requested: s.Requested, Clock: s.Clock}
+	server.Run(ctx, socket)
 }
 
-// Serve serves the API at a socket until ctx ends. It replaces what an earlier process left there.
-func (s *Server) Serve(ctx context.Context, socket string) error {
-	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
-		return err
-	}
-	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		return err
-	}
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(
-		limit(flowcontrol.NewTokenBucketRateLimiter(requestsPerSecond, requestsAtOnce)), s.count))
-	api.RegisterPodResourcesListerServer(server, s)
-	alpha.RegisterPodResourcesListerServer(server, &alphaServer{server: s})
-	stop := context.AfterFunc(ctx, server.Stop)
-	defer stop()
-	return server.Serve(listener)
-}
-
-func limit(limiter flowcontrol.PassiveRateLimiter) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-		if !limiter.TryAccept() {
-			return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
-		}
-		return handle(ctx, request)
-	}
-}
-
-// count reports requests that the rate limit accepts. The full name of a method is like /v1.PodResourcesLister/List.
-func (s *Server) count(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	response, err := handle(ctx, request)
-	if s.Requested != nil {
-		service, method, _ := strings.Cut(strings.TrimPrefix(info.FullMethod, "/"), "/")
-		version, _, _ := strings.Cut(service, ".")
-		s.Requested(version, method, err)
-	}
-	return response, err
+func (s *Server) register(r grpc.ServiceRegistrar) {
+	api.RegisterPodResourcesListerServer(r, s)
+	alpha.RegisterPodResourcesListerServer(r, &alphaServer{server: s})
 }
 
 // List implements the API. It omits pods that are over.

@@ -5,7 +5,6 @@ package podresources
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,19 +15,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 	alpha "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
-	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
@@ -67,8 +61,12 @@ func serve(t *testing.T, s *Server) *grpc.ClientConn {
 	left.SetUnlinkOnClose(false)
 	_ = left.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- s.Serve(ctx, socket) }()
+	s.Clock = clock.RealClock{}
+	done := make(chan struct{})
+	go func() {
+		s.Run(ctx, socket)
+		close(done)
+	}()
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -76,9 +74,7 @@ func serve(t *testing.T, s *Server) *grpc.ClientConn {
 	t.Cleanup(func() {
 		_ = conn.Close()
 		cancel()
-		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-			t.Error(err)
-		}
+		<-done
 		_ = os.RemoveAll(dir)
 	})
 	return conn
@@ -135,60 +131,5 @@ func TestServer(t *testing.T) {
 	older, err := alpha.NewPodResourcesListerClient(conn).List(ctx, &alpha.ListPodResourcesRequest{})
 	if err != nil || len(older.PodResources) != 2 || older.PodResources[0].Containers[0].Devices[0].DeviceIds[0] != "d1" {
 		t.Errorf("v1alpha1: %v, %v", older, err)
-	}
-}
-
-func TestLimit(t *testing.T) {
-	handle := func(context.Context, any) (any, error) { return nil, nil }
-	intercept := limit(flowcontrol.NewFakeNeverRateLimiter())
-	_, err := intercept(t.Context(), nil, nil, handle)
-	if status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("got %v", err)
-	}
-}
-
-// The API is served as soon as the cause of a failure is gone, and the failure is logged once.
-func TestRunRetries(t *testing.T) {
-	dir, err := os.MkdirTemp("", "") // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	obstacle := filepath.Join(dir, "pod-resources")
-	if err := os.WriteFile(obstacle, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
-	clock := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	s := &Server{Lookup: somePods{}, Clock: clock}
-	done := make(chan struct{})
-	go func() {
-		s.Run(ctx, filepath.Join(obstacle, "kubelet.sock"))
-		close(done)
-	}()
-	for failures := 0; failures < 3; time.Sleep(time.Millisecond) {
-		if !clock.HasWaiters() {
-			continue
-		}
-		if failures++; failures == 3 {
-			_ = os.Remove(obstacle)
-		}
-		clock.Step(2 * time.Minute)
-	}
-	conn, err := grpc.NewClient("unix:"+filepath.Join(obstacle, "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	wait, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
-	if _, err := api.NewPodResourcesListerClient(conn).List(wait, &api.ListPodResourcesRequest{}, grpc.WaitForReady(true)); err != nil {
-		t.Error(err)
-	}
-	cancel()
-	<-done
-	if logs := logger.GetSink().(ktesting.Underlier).GetBuffer().Data(); len(logs) != 1 {
-		t.Errorf("logged %+v", logs)
 	}
 }

@@ -28,6 +28,7 @@ import (
 //	plugins/<driver>/                    conventionally, the socket of a driver
 //	plugins_registry/                    the registration sockets of drivers
 //	pod-resources/kubelet.sock           the socket of the PodResources API
+//	pods-api/pods-api.sock               the socket of the Pods API
 //	device-plugins/                      the sockets of device plugins: owned by package deviceplugin
 //	assigned/<uid>.json                  CPUs, memory and devices of a pod: owned by package assign
 //	checkpoints/                         checkpoints of containers, which users remove
@@ -78,6 +79,9 @@ func (l Layout) RegistryDir() string { return filepath.Join(l.Root, "plugins_reg
 func (l Layout) PodResourcesSocket() string {
 	return filepath.Join(l.Root, "pod-resources", "kubelet.sock")
 }
+
+// PodsAPISocket is the socket of the Pods API.
+func (l Layout) PodsAPISocket() string { return filepath.Join(l.Root, "pods-api", "pods-api.sock") }
 
 // DevicePluginsDir has the socket with which device plugins register, and their own. Package deviceplugin owns its
 // content.

@@ -164,6 +164,29 @@ func (s *Set) Pods() []*v1.Pod {
 	return pods
 }
 
+// VerifiedPods returns the pods that the API or a manifest has, with statuses that this agent has verified.
+func (s *Set) VerifiedPods() []*v1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pods := make([]*v1.Pod, 0, len(s.table.workers))
+	for uid, w := range s.table.workers {
+		if s.table.exists(uid) {
+			pods = append(pods, w.VerifiedPod())
+		}
+	}
+	return pods
+}
+
+// VerifiedPod returns the one with a UID. It reports false if there is none.
+func (s *Set) VerifiedPod(uid types.UID) (*v1.Pod, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.table.exists(uid) {
+		return nil, false
+	}
+	return s.table.workers[uid].VerifiedPod(), true
+}
+
 // Working is a pod that the Set has a worker for.
 type Working struct {
 	// Lifecycle is that of the worker.

@@ -172,6 +172,12 @@ func (t *table) active() []*v1.Pod {
 	return active
 }
 
+// exists reports whether the API or a manifest has a pod with a worker. Pods that only the runtime has do not exist.
+func (t *table) exists(uid types.UID) bool {
+	w := t.workers[uid]
+	return w != nil && t.allocations[uid] != nil && !w.IsDeleted()
+}
+
 // forget drops a worker that has returned. Pending resizes may fit now.
 func (t *table) forget(uid types.UID) {
 	delete(t.workers, uid)
