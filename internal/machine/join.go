@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-helpers/node/util/sysctl"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/containerd"
@@ -165,6 +166,7 @@ func (m *Machine) newAgent(client kubernetes.Interface, requests *metrics.Reques
 		LimitBandwidth:    limitBandwidth,
 		AnnouncePod:       announcePod,
 		PinnedImages:      m.pinnedImages,
+		Kernel:            sysctl.New(),
 		Clock:             m.options.Clock,
 	}
 	if m.shown != nil {

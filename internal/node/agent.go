@@ -104,6 +104,9 @@ func New(options Options) (*Agent, error) {
 	if err := checkSwap(*options.Config.FailSwapOn); err != nil {
 		return nil, err
 	}
+	if err := options.prepareKernel(); err != nil {
+		return nil, err
+	}
 	machine, err := readMachine(options.RootDir)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/version"
+	"k8s.io/component-helpers/node/util/sysctl"
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/node/config"
@@ -81,6 +82,9 @@ type Options struct {
 	Config *config.Configuration
 	// Version is reported as kubeletVersion. Defaults to the binary's.
 	Version string
+	// Kernel has the kernel's parameters, which the agent sets as the kubelet, or checks with protectKernelDefaults. If it is nil,
+	// they are left alone.
+	Kernel sysctl.Interface
 	// Clock defaults to the real clock.
 	Clock clock.WithTicker
 	// Requests counts the requests of Client, if set.
