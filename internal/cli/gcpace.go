@@ -18,9 +18,9 @@ import (
 // collections while much is. A small heap also keeps together what outlives its garbage: Go does not move objects.
 const (
 	gcShare = 0.05
-	gcLeast = 50
-	// gcMost takes half of the collections of Go's default of 100, which spends a fifth of the processor time on them while many
-	// objects are written.
+	gcLeast = 100 // Go's default
+	// gcMost takes half of the collections of the default, which spends a fifth of the processor time on them while many objects
+	// are written.
 	gcMost = 200
 	// gcPeriod is how often the rate is measured.
 	gcPeriod = time.Second
