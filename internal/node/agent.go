@@ -111,6 +111,7 @@ func New(options Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	options.Config = machine.limitPods(options.Config)
 	if err := machine.checkReservation(options.Config); err != nil {
 		return nil, err
 	}

@@ -43,6 +43,17 @@ func (m machine) capacity(c *config.Configuration) (capacity, allocatable v1.Res
 	return capacity, allocatable
 }
 
+// limitPods returns the configuration with at most podsPerCore pods for each processor.
+func (m machine) limitPods(c *config.Configuration) *config.Configuration {
+	limit := int64(c.PodsPerCore) * m.cpus
+	if limit == 0 || limit >= int64(c.MaxPods) {
+		return c
+	}
+	limited := *c
+	limited.MaxPods = int32(limit)
+	return &limited
+}
+
 // take subtracts what is known of list, down to 0.
 func take(from, list v1.ResourceList) {
 	for name, amount := range list {

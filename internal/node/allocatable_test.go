@@ -126,3 +126,18 @@ func TestOrdinaryMemory(t *testing.T) {
 		}
 	}
 }
+
+func TestLimitPods(t *testing.T) {
+	for name, tc := range map[string]struct{ maxPods, perCore, want int32 }{
+		"no limit for each core": {110, 0, 110}, "a smaller one": {110, 10, 20}, "a larger one": {110, 100, 110},
+	} {
+		c := config.Default()
+		c.MaxPods, c.PodsPerCore = tc.maxPods, tc.perCore
+		if got := (machine{cpus: 2}).limitPods(c).MaxPods; got != tc.want {
+			t.Errorf("%s: %d pods, want %d", name, got, tc.want)
+		}
+		if c.MaxPods != tc.maxPods {
+			t.Errorf("%s: the configuration of the file was changed", name)
+		}
+	}
+}

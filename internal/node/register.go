@@ -179,7 +179,7 @@ func (s *registration) initial() *v1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: s.options.Name, Labels: labels, Annotations: map[string]string{
 			managedAttach: "true", unserved.LacksAnnotation: s.reporter.lacks(),
 		}},
-		Spec: v1.NodeSpec{Taints: s.options.Taints},
+		Spec: v1.NodeSpec{Taints: append(slices.Clone(s.options.Taints), s.options.Config.RegisterWithTaints...), ProviderID: s.options.Config.ProviderID},
 	}
 	if ranges := s.options.PodCIDRs; len(ranges) > 0 {
 		node.Spec.PodCIDR, node.Spec.PodCIDRs = ranges[0], ranges

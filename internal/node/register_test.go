@@ -73,8 +73,14 @@ func TestNodeRegisters(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
 	var events []string
 	s := newRegistration(client, runtime, clock, func(_, reason, message string) { events = append(events, reason+": "+message) })
+	file := *s.options.Config
+	file.ProviderID, file.RegisterWithTaints = "example://node", []v1.Taint{{Key: "from-file", Effect: v1.TaintEffectNoSchedule}}
+	s.options.Config = &file
 	s.register(ctx)
 	node := s.current()
+	if node.Spec.ProviderID != "example://node" || len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "from-file" {
+		t.Errorf("spec %+v lacks what the configuration file sets", node.Spec)
+	}
 	wantLabels := map[string]string{
 		"kubernetes.io/hostname": nodeName, "kubernetes.io/os": "linux", "kubernetes.io/arch": node.Status.NodeInfo.Architecture,
 		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": node.Status.NodeInfo.Architecture, "role": "all",

@@ -5,9 +5,11 @@ package config
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -217,5 +219,40 @@ func TestText(t *testing.T) {
 	}
 	if c.StaticPodURLHeader["Authorization"][0] != "secret" {
 		t.Error("the configuration was changed")
+	}
+}
+
+// TestEachFieldIsKnown: a field of KubeletConfiguration is either used, or named when a file sets it.
+func TestEachFieldIsKnown(t *testing.T) {
+	var sources strings.Builder
+	for _, dir := range []string{"..", "../../machine"} {
+		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			// Defaults are no use.
+			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "defaults.go" {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			sources.Write(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fields := reflect.TypeFor[kubeletv1beta1.KubeletConfiguration]()
+	for i := range fields.NumField() {
+		field := fields.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous || name == "" {
+			continue
+		}
+		if name == "mergeDefaultEvictionSettings" {
+			continue // it is used by the defaults
+		}
+		_, isNamed := withoutEffect[name]
+		isUsed := regexp.MustCompile(`\.` + field.Name + `\b`).MatchString(sources.String())
+		if !isNamed && !isUsed {
+			t.Errorf("%s is neither used nor named as without effect", name)
+		}
 	}
 }
