@@ -28,7 +28,7 @@ const (
 
 // gcPercent returns GOGC for a rate of allocations, in bytes per second.
 func gcPercent(rate float64) int {
-	milliseconds := rate / (1 << 20)
+	milliseconds := rate / (1 << 20) // of collections in each second, with a GOGC of 100
 	return min(max(int(milliseconds*100/(gcShare*1000)), gcLeast), gcMost)
 }
 

@@ -16,8 +16,8 @@ import (
 // isInit reports whether this process is the first one of a PID namespace.
 func isInit() bool { return isIsolated() && os.Getpid() == 1 }
 
-// actAsInit runs this program again and does the duty of process 1 meanwhile: it waits for the processes whose parents have ended,
-// as the shims of containers, which would stay as zombies. It returns the exit status of the program. When it ends, the kernel
+// actAsInit runs this program again and does the duty of process 1 meanwhile: it waits for processes whose parents have ended, such as
+// the shims of containers, which would otherwise stay as zombies. It returns the exit status of the program. When it ends, the kernel
 // kills what is left in the namespace.
 func actAsInit() (int, error) {
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {

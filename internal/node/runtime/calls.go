@@ -129,22 +129,3 @@ func (r *Runtime) isStopping(id string) bool {
 	defer r.mu.Unlock()
 	return r.stops[id] > 0
 }
-
-// hasSeenEnd reports whether the last reading of its pod saw that p has ended, or no longer saw it.
-func (r *Runtime) hasSeenEnd(p process) bool {
-	last := r.Last(p.pod)
-	if last == nil {
-		return false
-	}
-	for _, s := range last.Sandboxes {
-		if s.ID == p.id {
-			return !s.Ready
-		}
-	}
-	for _, c := range last.Containers {
-		if c.ID == p.id {
-			return c.State == Exited
-		}
-	}
-	return true
-}

@@ -128,6 +128,25 @@ func (r *Runtime) settle(ctx context.Context, p process) {
 	}
 }
 
+// hasSeenEnd reports whether the last reading of its pod saw that p has ended, or no longer saw it.
+func (r *Runtime) hasSeenEnd(p process) bool {
+	last := r.Last(p.pod)
+	if last == nil {
+		return false
+	}
+	for _, s := range last.Sandboxes {
+		if s.ID == p.id {
+			return !s.Ready
+		}
+	}
+	for _, c := range last.Containers {
+		if c.ID == p.id {
+			return c.State == Exited
+		}
+	}
+	return true
+}
+
 // isAlive reports whether the runtime lists p as running. It returns false if the runtime fails.
 func (r *Runtime) isAlive(ctx context.Context, p process) bool {
 	ctx = quiet(ctx)
