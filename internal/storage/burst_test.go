@@ -20,8 +20,18 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// podStorage returns the storage of pods, with all layers.
+// podStorage returns the storage of pods, with all layers and a filled watch cache.
 func podStorage(t *testing.T, b *Backend) storage.Interface {
+	t.Helper()
+	store := newPodStorage(t, b)
+	for store.ReadinessCheck() != nil {
+		time.Sleep(time.Millisecond)
+	}
+	return store
+}
+
+// newPodStorage returns the storage of pods, with a watch cache that has just begun to fill.
+func newPodStorage(t *testing.T, b *Backend) storage.Interface {
 	t.Helper()
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	codec := scheme.Codecs.CodecForVersions(info.Serializer, info.Serializer, corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)
@@ -34,9 +44,6 @@ func podStorage(t *testing.T, b *Backend) storage.Interface {
 		t.Fatal(err)
 	}
 	t.Cleanup(destroy)
-	for store.ReadinessCheck() != nil {
-		time.Sleep(time.Millisecond)
-	}
 	return store
 }
 

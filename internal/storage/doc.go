@@ -11,6 +11,8 @@
 //	    |
 //	watchBuffer                          buffers the events of slow watches, and reports
 //	    |                                to the eventThrottle how far each watch has come
+//	awaitedCache                         makes the server's own lists wait for the watch cache
+//	    |
 //	cacher (k8s.io/apiserver)            the watch cache
 //	    |
 //	eventThrottle                        delays events while watches are behind
@@ -33,7 +35,8 @@
 //
 //   - watchBuffer is above the watch cache, because the cache ends a watch that does not take
 //     its events at once, and the buffer takes them.
-//   - eventThrottle is right below it, because it can delay an event only before the cache has
+//   - awaitedCache is right above the watch cache, which it asks whether it is filled.
+//   - eventThrottle is right below the watch cache, because it can delay an event only before the cache has
 //     it. Lists and watches that bypass the cache bypass the throttle too.
 //   - deletions is below the cache, which hands it a copy of the cached object, and above
 //     etcd3, because etcd3 knows neither the caller nor whether an update begins a deletion.
@@ -42,7 +45,8 @@
 //   - readWindow and recordWriter are below etcd3, because they act on etcd's revisions and
 //     transactions, which no layer above etcd3 sees.
 //
-// Resources without a watch cache (see uncached) have neither watchBuffer nor eventThrottle.
+// Resources without a watch cache (see uncached) have neither watchBuffer, awaitedCache nor
+// eventThrottle.
 //
 // watchBuffer and eventThrottle share one backpressure value for each resource. deletions
 // hands a record to recordWriter as an argument where it deletes by itself. Where etcd3 is

@@ -85,7 +85,7 @@ func (b *Backend) decorate(
 		return nil, nil, err
 	}
 	delegator := cacher.NewCacheDelegator(cached, raw)
-	return watchBuffer{delegator, pressure, resourcePrefix}, sync.OnceFunc(func() {
+	return watchBuffer{awaitedCache{delegator, cached}, pressure, resourcePrefix}, sync.OnceFunc(func() {
 		delegator.Stop()
 		cached.Stop()
 		forget()

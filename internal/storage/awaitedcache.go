@@ -1,0 +1,44 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+)
+
+// maxFill is how long the server's own lists wait for a watch cache.
+const maxFill = 10 * time.Second
+
+// awaitedCache is a watch cache that the server's own lists wait for until it is filled.
+//
+// A list meets an empty cache if the resource has just been opened, as it is for custom resources
+// after each change of their definition. Clients then get error 429 and try again (KEP-4568). The
+// finalizer of k8s.io/apiextensions-apiserver, which lists the objects of a deleted definition,
+// tries again as well, but gives up if it sees the definition as it was before its own last update.
+// The definition then stays until the next resync, for up to five minutes.
+type awaitedCache struct {
+	storage.Interface
+	cache *cacher.Cacher
+}
+
+// GetList implements storage.Interface.
+func (a awaitedCache) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	if _, isRequest := request.RequestInfoFrom(ctx); !isRequest {
+		a.await(ctx)
+	}
+	return a.Interface.GetList(ctx, key, opts, list)
+}
+
+// await returns when the cache is filled or stopped, or after maxFill. The list then has the error.
+func (a awaitedCache) await(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, maxFill)
+	defer cancel()
+	_ = a.cache.Wait(ctx)
+}
