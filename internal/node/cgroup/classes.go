@@ -6,7 +6,6 @@ package cgroup
 import (
 	"errors"
 	"os"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,7 +43,7 @@ func (m *Manager) Protected() (never, last int64) {
 	return m.requested.guaranteedMemory, m.requested.burstableMemory
 }
 
-// classRequests is what the active pods of a node request together: CPU in millicores, and memory in bytes.
+// classRequests is what pods request: CPU in millicores, and memory in bytes.
 type classRequests struct{ burstableCPU, burstableMemory, guaranteedMemory int64 }
 
 // Share gives the burstable level the CPU shares of the requests of all its pods, and the best-effort level the least. The
@@ -54,21 +53,49 @@ func (m *Manager) Share() error {
 	if m.tree == nil {
 		return nil
 	}
-	return m.share("")
-}
-
-// share does so with the active pods, except that now is what is known of the pod uid.
-func (m *Manager) share(uid types.UID, now ...*v1.Pod) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	pods := now
-	if m.Active != nil {
-		pods = append(slices.DeleteFunc(m.Active(), func(p *v1.Pod) bool { return p.UID == uid }), now...)
+	m.countActive()
+	return m.apply()
+}
+
+// share does so for a pod that is created or changed.
+func (m *Manager) share(p *v1.Pod) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.counted == nil {
+		m.countActive()
 	}
-	requested := sum(pods)
-	if !m.memoryQoS.Protects() {
-		requested.burstableMemory, requested.guaranteedMemory = 0, 0
+	m.counted[p.UID] = requestsOf(p)
+	return m.apply()
+}
+
+// unshare does so for a pod that is removed.
+func (m *Manager) unshare(uid types.UID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.counted == nil {
+		m.countActive()
 	}
+	delete(m.counted, uid)
+	return m.apply()
+}
+
+// countActive counts what the active pods request. What one pod requests is counted when it changes, because counting them all
+// for each of many new pods takes the square of their number.
+func (m *Manager) countActive() {
+	m.counted = map[types.UID]classRequests{}
+	if m.Active == nil {
+		return
+	}
+	for _, p := range m.Active() {
+		m.counted[p.UID] = requestsOf(p)
+	}
+}
+
+// apply sets the levels to what is counted.
+func (m *Manager) apply() error {
+	requested := m.total()
 	if m.shared && m.requested == requested {
 		return nil
 	}
@@ -87,16 +114,26 @@ func (m *Manager) share(uid types.UID, now ...*v1.Pod) error {
 	return err
 }
 
-func sum(pods []*v1.Pod) (r classRequests) {
-	for _, p := range pods {
-		requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
-		switch qos.GetPodQOS(p) {
-		case v1.PodQOSBurstable:
-			r.burstableCPU += requests.Cpu().MilliValue()
-			r.burstableMemory += requests.Memory().Value()
-		case v1.PodQOSGuaranteed:
-			r.guaranteedMemory += requests.Memory().Value()
-		}
+// total returns what all counted pods request; no memory unless it is protected.
+func (m *Manager) total() (sum classRequests) {
+	for _, r := range m.counted {
+		sum.burstableCPU += r.burstableCPU
+		sum.burstableMemory += r.burstableMemory
+		sum.guaranteedMemory += r.guaranteedMemory
+	}
+	if !m.memoryQoS.Protects() {
+		sum.burstableMemory, sum.guaranteedMemory = 0, 0
+	}
+	return sum
+}
+
+func requestsOf(p *v1.Pod) (r classRequests) {
+	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+	switch qos.GetPodQOS(p) {
+	case v1.PodQOSBurstable:
+		r.burstableCPU, r.burstableMemory = requests.Cpu().MilliValue(), requests.Memory().Value()
+	case v1.PodQOSGuaranteed:
+		r.guaranteedMemory = requests.Memory().Value()
 	}
 	return r
 }

@@ -45,15 +45,6 @@ type MemoryStat struct {
 	Kernel int64
 }
 
-// fieldOf returns a field of memory.stat; -1 if it is missing.
-func fieldOf(stat map[string]uint64, name string) int64 {
-	n, ok := stat[name]
-	if !ok {
-		return -1
-	}
-	return int64(n)
-}
-
 // Pressure is for how long processes waited for a resource.
 type Pressure struct{ Some, Full PressureLine }
 
@@ -217,20 +208,38 @@ func childIn(dir, path, id string) (string, error) {
 	return "", os.ErrNotExist
 }
 
-// all reads all fields of a file with lines of a name and a number.
-func all(dir, name string) (map[string]uint64, error) {
+// stat is the content of a file with lines of a name and a number. It is searched, not parsed: a node reads hundreds of these
+// files every few seconds, and a map of all fields was a tenth of the garbage of its agent.
+type stat string
+
+func readStat(dir, name string) (stat, error) {
 	text, err := readFile(filepath.Join(dir, name))
-	if err != nil {
-		return nil, err
-	}
-	found := make(map[string]uint64, 64)
-	for line := range strings.Lines(text) {
-		field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if n, err := strconv.ParseUint(value, 10, 64); err == nil {
-			found[field] = n
+	return stat(text), err
+}
+
+func (s stat) lookup(name string) (uint64, bool) {
+	for line := range strings.Lines(string(s)) {
+		if value, ok := strings.CutPrefix(line, name); ok && strings.HasPrefix(value, " ") {
+			n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+			return n, err == nil
 		}
 	}
-	return found, nil
+	return 0, false
+}
+
+// value returns a field; 0 if it is missing.
+func (s stat) value(name string) uint64 {
+	n, _ := s.lookup(name)
+	return n
+}
+
+// valueOr returns a field, or another value if it is missing.
+func (s stat) valueOr(name string, missing int64) int64 {
+	n, ok := s.lookup(name)
+	if !ok {
+		return missing
+	}
+	return int64(n)
 }
 
 // readPressure reads a file of PSI, or returns nil if the kernel has none.

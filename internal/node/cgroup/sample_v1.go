@@ -31,23 +31,23 @@ func (t version1) sample(path string) (Sample, error) {
 	if err != nil {
 		return Sample{}, err
 	}
-	memory, err := all(t.memoryDir(path), "memory.stat")
+	memory, err := readStat(t.memoryDir(path), "memory.stat")
 	if err != nil {
 		return Sample{}, err
 	}
 	s := Sample{
-		Usage:       Usage{CPU: time.Duration(cpu), Memory: workingSet(total, memory["total_inactive_file"])},
-		MemoryUsage: total, RSS: memory["total_rss"], Cache: memory["total_cache"], MappedFile: memory["total_mapped_file"],
-		PageFaults: memory["total_pgfault"], MajorPageFaults: memory["total_pgmajfault"],
-		OwnPageFaults: memory["pgfault"], OwnMajorPageFaults: memory["pgmajfault"],
+		Usage:       Usage{CPU: time.Duration(cpu), Memory: workingSet(total, memory.value("total_inactive_file"))},
+		MemoryUsage: total, RSS: memory.value("total_rss"), Cache: memory.value("total_cache"), MappedFile: memory.value("total_mapped_file"),
+		PageFaults: memory.value("total_pgfault"), MajorPageFaults: memory.value("total_pgmajfault"),
+		OwnPageFaults: memory.value("pgfault"), OwnMajorPageFaults: memory.value("pgmajfault"),
 		MemoryStat: MemoryStat{
-			ActiveFile: fieldOf(memory, "total_active_file"), InactiveFile: fieldOf(memory, "total_inactive_file"),
-			DirtyFile: fieldOf(memory, "total_dirty"), WritebackFile: fieldOf(memory, "total_writeback"),
+			ActiveFile: memory.valueOr("total_active_file", -1), InactiveFile: memory.valueOr("total_inactive_file", -1),
+			DirtyFile: memory.valueOr("total_dirty", -1), WritebackFile: memory.valueOr("total_writeback", -1),
 			Scanned: -1, Reclaimed: -1, Kernel: -1,
-			FileRefaults: fieldOf(memory, "total_workingset_refault_file"), AnonRefaults: fieldOf(memory, "total_workingset_refault_anon"),
+			FileRefaults: memory.valueOr("total_workingset_refault_file", -1), AnonRefaults: memory.valueOr("total_workingset_refault_anon", -1),
 		},
 	}
-	if swap, ok := memory["total_swap"]; ok {
+	if swap, ok := memory.lookup("total_swap"); ok {
 		s.Swap = &swap
 	}
 	return s, nil
@@ -55,14 +55,14 @@ func (t version1) sample(path string) (Sample, error) {
 
 func (t version1) allLimits(path string) Limits {
 	cpu, memory, pids := filepath.Join(t.cpu, path), t.memoryDir(path), t.pids(path)
-	throttled, _ := all(cpu, "cpu.stat") // no statistics are zeros
-	oom, _ := all(memory, "memory.oom_control")
+	throttled, _ := readStat(cpu, "cpu.stat") // no statistics are zeros
+	oom, _ := readStat(memory, "memory.oom_control")
 	l := Limits{
 		CPUQuota: limitOf(cpu, "cpu.cfs_quota_us"), CPUPeriod: int64(orZero(cpu, "cpu.cfs_period_us")), CPUShares: int64(orZero(cpu, "cpu.shares")),
-		Memory: limitOf(memory, "memory.limit_in_bytes"), Swap: -1, MemoryFailures: orZero(memory, "memory.failcnt"), OOMKills: oom["oom_kill"],
+		Memory: limitOf(memory, "memory.limit_in_bytes"), Swap: -1, MemoryFailures: orZero(memory, "memory.failcnt"), OOMKills: oom.value("oom_kill"),
 		MemoryReservation: limitOf(memory, "memory.soft_limit_in_bytes"), MemoryPeak: orZero(memory, "memory.max_usage_in_bytes"),
-		Periods: throttled["nr_periods"], ThrottledPeriods: throttled["nr_throttled"], ThrottledTime: time.Duration(throttled["throttled_time"]),
-		Bursts: throttled["nr_bursts"], BurstTime: time.Duration(throttled["burst_time"]),
+		Periods: throttled.value("nr_periods"), ThrottledPeriods: throttled.value("nr_throttled"), ThrottledTime: time.Duration(throttled.value("throttled_time")),
+		Bursts: throttled.value("nr_bursts"), BurstTime: time.Duration(throttled.value("burst_time")),
 		User:    time.Duration(orZero(t.controller("cpuacct", path), "cpuacct.usage_user")),
 		System:  time.Duration(orZero(t.controller("cpuacct", path), "cpuacct.usage_sys")),
 		Threads: countOf(pids, "pids.current"), MaxThreads: limitOf(pids, "pids.max"), KernelMemory: countOf(memory, "memory.kmem.usage_in_bytes"),

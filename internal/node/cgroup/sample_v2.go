@@ -24,29 +24,29 @@ func (t version2) memoryUsage(path string) (uint64, error) {
 
 func (t version2) sample(path string) (Sample, error) {
 	dir := filepath.Join(t.root, path)
-	cpu, err := all(dir, "cpu.stat")
+	cpu, err := readStat(dir, "cpu.stat")
 	if err != nil {
 		return Sample{}, err
 	}
-	memory, err := all(dir, "memory.stat")
+	memory, err := readStat(dir, "memory.stat")
 	if err != nil {
 		return Sample{}, err
 	}
 	// The root has no memory.current. Its processes use anonymous and file pages.
 	total, err := t.memoryUsage(path)
 	if errors.Is(err, os.ErrNotExist) {
-		total, err = memory["anon"]+memory["file"], nil
+		total, err = memory.value("anon")+memory.value("file"), nil
 	}
 	s := Sample{
-		Usage:       Usage{CPU: microseconds(cpu["usage_usec"]), Memory: workingSet(total, memory["inactive_file"])},
-		MemoryUsage: total, RSS: memory["anon"], Cache: memory["file"], MappedFile: memory["file_mapped"],
-		PageFaults: memory["pgfault"], MajorPageFaults: memory["pgmajfault"],
-		OwnPageFaults: memory["pgfault"], OwnMajorPageFaults: memory["pgmajfault"],
+		Usage:       Usage{CPU: microseconds(cpu.value("usage_usec")), Memory: workingSet(total, memory.value("inactive_file"))},
+		MemoryUsage: total, RSS: memory.value("anon"), Cache: memory.value("file"), MappedFile: memory.value("file_mapped"),
+		PageFaults: memory.value("pgfault"), MajorPageFaults: memory.value("pgmajfault"),
+		OwnPageFaults: memory.value("pgfault"), OwnMajorPageFaults: memory.value("pgmajfault"),
 		MemoryStat: MemoryStat{
-			ActiveFile: fieldOf(memory, "active_file"), InactiveFile: fieldOf(memory, "inactive_file"),
-			DirtyFile: fieldOf(memory, "file_dirty"), WritebackFile: fieldOf(memory, "file_writeback"),
-			Scanned: fieldOf(memory, "pgscan"), Reclaimed: fieldOf(memory, "pgsteal"), Kernel: fieldOf(memory, "kernel"),
-			FileRefaults: fieldOf(memory, "workingset_refault_file"), AnonRefaults: fieldOf(memory, "workingset_refault_anon"),
+			ActiveFile: memory.valueOr("active_file", -1), InactiveFile: memory.valueOr("inactive_file", -1),
+			DirtyFile: memory.valueOr("file_dirty", -1), WritebackFile: memory.valueOr("file_writeback", -1),
+			Scanned: memory.valueOr("pgscan", -1), Reclaimed: memory.valueOr("pgsteal", -1), Kernel: memory.valueOr("kernel", -1),
+			FileRefaults: memory.valueOr("workingset_refault_file", -1), AnonRefaults: memory.valueOr("workingset_refault_anon", -1),
 		},
 		CPUPressure:    readPressure(filepath.Join(dir, "cpu.pressure")),
 		MemoryPressure: readPressure(filepath.Join(dir, "memory.pressure")),
@@ -60,15 +60,15 @@ func (t version2) sample(path string) (Sample, error) {
 
 func (t version2) allLimits(path string) Limits {
 	dir := filepath.Join(t.root, path)
-	cpu, _ := all(dir, "cpu.stat") // no statistics are zeros
-	events, _ := all(dir, "memory.events")
+	cpu, _ := readStat(dir, "cpu.stat") // no statistics are zeros
+	events, _ := readStat(dir, "memory.events")
 	l := Limits{
 		CPUQuota: -1, CPUPeriod: 100000, CPUShares: shares(orZero(dir, "cpu.weight")),
-		Memory: limitOf(dir, "memory.max"), Swap: limitOf(dir, "memory.swap.max"), MemoryFailures: events["max"], OOMKills: events["oom_kill"],
-		MemoryReservation: limitOf(dir, "memory.min"), MemoryPeak: orZero(dir, "memory.peak"), HighEvents: events["high"], MaxEvents: events["max"],
-		Periods: cpu["nr_periods"], ThrottledPeriods: cpu["nr_throttled"], ThrottledTime: microseconds(cpu["throttled_usec"]),
-		Bursts: cpu["nr_bursts"], BurstTime: microseconds(cpu["burst_usec"]),
-		User: microseconds(cpu["user_usec"]), System: microseconds(cpu["system_usec"]),
+		Memory: limitOf(dir, "memory.max"), Swap: limitOf(dir, "memory.swap.max"), MemoryFailures: events.value("max"), OOMKills: events.value("oom_kill"),
+		MemoryReservation: limitOf(dir, "memory.min"), MemoryPeak: orZero(dir, "memory.peak"), HighEvents: events.value("high"), MaxEvents: events.value("max"),
+		Periods: cpu.value("nr_periods"), ThrottledPeriods: cpu.value("nr_throttled"), ThrottledTime: microseconds(cpu.value("throttled_usec")),
+		Bursts: cpu.value("nr_bursts"), BurstTime: microseconds(cpu.value("burst_usec")),
+		User: microseconds(cpu.value("user_usec")), System: microseconds(cpu.value("system_usec")),
 		Threads: countOf(dir, "pids.current"), MaxThreads: limitOf(dir, "pids.max"), KernelMemory: -1,
 	}
 	if text, err := read(dir, "cpu.max"); err == nil {

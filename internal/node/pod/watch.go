@@ -66,11 +66,10 @@ func (w *Worker) VerifiedPod() *v1.Pod {
 	w.mu.Lock()
 	isVerified := w.last != nil
 	w.mu.Unlock()
-	pod := w.Pod()
 	if isVerified {
-		return pod
+		return w.Pod()
 	}
-	pod.Status = *pod.Status.DeepCopy()
+	pod := w.Pod().DeepCopy()
 	if pod.Status.Phase == "" {
 		pod.Status.Phase = v1.PodPending
 	}

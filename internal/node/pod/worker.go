@@ -84,6 +84,7 @@ type Worker struct {
 	deleted  bool
 	rejected *Refusal
 	status   v1.PodStatus
+	current  *v1.Pod // pod with status; nil if Pod has to join them
 	last     *v1.Pod // as of the last decision; nil before the first
 	results  []result
 	stale    bool // the pod may have changed in the runtime
@@ -142,7 +143,7 @@ func NewWorker(parts *Parts, pod *v1.Pod, rejected *Refusal, deleted bool) *Work
 // Update gives the worker the newest pod of the API, with the allocated resources in its spec.
 func (w *Worker) Update(pod *v1.Pod, resize Resize) {
 	w.mu.Lock()
-	w.pod, w.resize = pod, resize
+	w.pod, w.resize, w.current = pod, resize, nil
 	w.mu.Unlock()
 	w.Wake()
 }
@@ -151,7 +152,7 @@ func (w *Worker) Update(pod *v1.Pod, resize Resize) {
 func (w *Worker) Deleted(last *v1.Pod) {
 	w.mu.Lock()
 	if last != nil {
-		w.pod = last
+		w.pod, w.current = last, nil
 	}
 	w.deleted = true
 	w.mu.Unlock()
@@ -174,13 +175,16 @@ func (w *Worker) Wake() {
 	}
 }
 
-// Pod returns the pod with the newest status.
+// Pod returns the pod with the newest status. All callers share it.
 func (w *Worker) Pod() *v1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	pod := *w.pod
-	pod.Status = w.status
-	return &pod
+	if w.current == nil {
+		pod := *w.pod
+		pod.Status = w.status
+		w.current = &pod
+	}
+	return w.current
 }
 
 // Rejected reports whether the node did not admit the pod.
@@ -323,7 +327,7 @@ func (w *Worker) observe(ctx context.Context) error {
 func (w *Worker) publish(pod *v1.Pod, deleted bool, out Output) {
 	w.mu.Lock()
 	before := published{pod: w.last, status: w.status, finished: w.isFinished}
-	w.status, w.isFinished, w.last = out.Status, out.Finished, pod
+	w.status, w.isFinished, w.last, w.current = out.Status, out.Finished, pod, nil
 	w.mu.Unlock()
 	w.observeStatus(pod, &before.status, &out.Status)
 	w.notify(pod, deleted, before, out)

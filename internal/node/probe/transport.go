@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 )
 
@@ -95,11 +96,16 @@ func plainAddress(request *http.Request) (string, bool) {
 	return net.JoinHostPort(host, port), true
 }
 
+// writers are buffers for requests.
+var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, headSize) }}
+
 // exchange sends a request and returns the response, whose body is to be read from the connection.
 func exchange(connection net.Conn, request *http.Request) (*http.Response, error) {
 	sent := request.WithContext(request.Context())
 	sent.Close = true
-	out := bufio.NewWriterSize(connection, headSize)
+	out := writers.Get().(*bufio.Writer)
+	defer writers.Put(out)
+	out.Reset(connection)
 	if err := sent.Write(out); err != nil {
 		return nil, err
 	}
