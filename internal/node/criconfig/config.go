@@ -250,7 +250,7 @@ func (h Host) containerAnnotations(r Run) map[string]string {
 	a := map[string]string{}
 	maps.Copy(a, r.Assigned.Annotations)
 	maps.Copy(a, map[string]string{
-		runtime.AnnotationHash:            Hash(r.Container),
+		runtime.AnnotationHash:            Hash(r.Pod, r.Container),
 		runtime.AnnotationRestartCount:    strconv.FormatUint(uint64(r.Attempt), 10),
 		runtime.AnnotationTerminationPath: r.Container.TerminationMessagePath,
 		runtime.AnnotationTerminationRule: string(r.Container.TerminationMessagePolicy),

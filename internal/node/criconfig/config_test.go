@@ -161,7 +161,7 @@ func TestContainerConfig(t *testing.T) {
 			"io.kubernetes.container.name": "c", "kindred.dev/cluster": "me",
 		},
 		Annotations: map[string]string{
-			"io.kubernetes.container.hash": Hash(c), "io.kubernetes.container.restartCount": "3",
+			"io.kubernetes.container.hash": Hash(pod, c), "io.kubernetes.container.restartCount": "3",
 			"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
 			"io.kubernetes.container.terminationMessagePolicy": "File",
 			"io.kubernetes.pod.terminationGracePeriod":         "30",

@@ -12,15 +12,15 @@ import (
 )
 
 // Hash identifies the part of a container's spec whose change requires a restart: the image and,
-// after a dash, the resources with resize policy RestartContainer. The API lets nothing else of a
-// container change that requires one.
-func Hash(c *v1.Container) string {
+// after a dash, the resources with resize policy RestartContainer. The pod's limit counts where the container has none. The API
+// lets nothing else of a container change that requires one.
+func Hash(pod *v1.Pod, c *v1.Container) string {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s\x00%s", c.Name, c.Image)
 	hash := fmt.Sprintf("%x", h.Sum32())
 	for _, policy := range c.ResizePolicy {
 		if policy.RestartPolicy == v1.RestartContainer {
-			request, limit := c.Resources.Requests[policy.ResourceName], c.Resources.Limits[policy.ResourceName]
+			request, limit := c.Resources.Requests[policy.ResourceName], limitOf(pod, c, policy.ResourceName)
 			hash += fmt.Sprintf("-%d-%d", Amount(policy.ResourceName, request), Amount(policy.ResourceName, limit))
 		}
 	}

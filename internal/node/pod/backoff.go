@@ -27,10 +27,10 @@ const (
 
 // restartDelay returns the delay between the end of a run and the next run, and the delay that
 // follows the next run.
-func restartDelay(c *v1.Container, ended runtime.Container) (delay, next time.Duration) {
+func restartDelay(pod *v1.Pod, c *v1.Container, ended runtime.Container) (delay, next time.Duration) {
 	// Measured from the creation, because a run that failed to start has no start time.
 	ran := ended.FinishedAt.Sub(ended.CreatedAt)
-	if changed(c, ended) || ran > backOffReset {
+	if changed(pod, c, ended) || ran > backOffReset {
 		return 0, backOffFirst
 	}
 	if ended.BackOff == 0 {

@@ -17,14 +17,14 @@ import (
 // TestRestartDelays checks the documented backoff: immediately, 10 s, doubling to 5 minutes, and reset after a
 // run of more than 10 minutes.
 func TestRestartDelays(t *testing.T) {
-	c := &v1.Container{Name: "c", Image: "i"}
+	p, c := &v1.Pod{}, &v1.Container{Name: "c", Image: "i"}
 	start := time.Unix(1_800_000_000, 0)
 	var delays []time.Duration
 	own := time.Duration(0)
 	for _, ran := range []time.Duration{1, 1, 1, 1, 1, 1, 1, 1, 10 * 60, 11 * 60, 1, 1} {
-		ended := runtime.Container{Hash: criconfig.Hash(c), BackOff: own, CreatedAt: start, FinishedAt: start.Add(ran * time.Second)}
+		ended := runtime.Container{Hash: criconfig.Hash(p, c), BackOff: own, CreatedAt: start, FinishedAt: start.Add(ran * time.Second)}
 		var delay time.Duration
-		delay, own = restartDelay(c, ended)
+		delay, own = restartDelay(p, c, ended)
 		delays = append(delays, delay/time.Second)
 	}
 	want := []time.Duration{0, 10, 20, 40, 80, 160, 300, 300, 300, 0, 10, 20}
@@ -34,8 +34,8 @@ func TestRestartDelays(t *testing.T) {
 }
 
 func TestChangedImageRestartsAtOnce(t *testing.T) {
-	ended := runtime.Container{Hash: criconfig.Hash(&v1.Container{Name: "c", Image: "old"}), BackOff: backOffMax}
-	delay, next := restartDelay(&v1.Container{Name: "c", Image: "new"}, ended)
+	ended := runtime.Container{Hash: criconfig.Hash(&v1.Pod{}, &v1.Container{Name: "c", Image: "old"}), BackOff: backOffMax}
+	delay, next := restartDelay(&v1.Pod{}, &v1.Container{Name: "c", Image: "new"}, ended)
 	if delay != 0 || next != backOffFirst {
 		t.Errorf("delay %v, then %v, want none, then %v", delay, next, backOffFirst)
 	}

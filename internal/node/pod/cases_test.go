@@ -39,7 +39,7 @@ func (in Input) with(run runtime.Container) Input {
 		run.ID = fmt.Sprintf("%s-%d", run.Name, run.Attempt)
 	}
 	if c := containerOf(in.Pod, run.Name); c != nil && run.Hash == "" {
-		run.Hash = criconfig.Hash(c)
+		run.Hash = criconfig.Hash(in.Pod, c)
 	}
 	held := *in.Runtime
 	held.Containers = append([]runtime.Container{run}, held.Containers...)

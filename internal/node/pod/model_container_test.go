@@ -21,7 +21,7 @@ func (w *world) createContainer(a Action) (id string) {
 	w.runtime.Containers = slices.Insert(w.runtime.Containers, 0, runtime.Container{
 		ID: id, Name: a.Container, SandboxID: w.runtime.Sandboxes[0].ID,
 		Attempt: a.Attempt, State: runtime.Created, BackOff: a.BackOff, Life: a.Life, CreatedAt: w.now,
-		Hash: criconfig.Hash(containerOf(w.pod, a.Container)),
+		Hash: criconfig.Hash(w.pod, containerOf(w.pod, a.Container)),
 	})
 	return id
 }

@@ -36,7 +36,7 @@ func (d *decision) resize(sandbox runtime.Sandbox) {
 		c := resizable(d.Pod, run.Name)
 		switch {
 		case c == nil || run.State != runtime.Running || run.SandboxID != sandbox.ID:
-		case changed(c, run):
+		case changed(d.Pod, c, run):
 			restarting = true
 		case d.applied(c, run) != criconfig.ContainerSize(d.Pod, c):
 			differs = true

@@ -34,7 +34,7 @@ func grown(policy ...v1.ContainerResizePolicy) Input {
 	in := scene(now)
 	in = in.with(runtime.Container{
 		Name: "app", State: runtime.Running, StartedAt: caseTime.Add(-time.Minute),
-		Hash: criconfig.Hash(&created), Size: criconfig.ContainerSize(in.Pod, &created).String(),
+		Hash: criconfig.Hash(in.Pod, &created), Size: criconfig.ContainerSize(in.Pod, &created).String(),
 	})
 	in.Resize = Resize{Allocated: 3}
 	return in
@@ -73,7 +73,7 @@ func TestResizeOfInitContainer(t *testing.T) {
 		in.Pod.Spec.InitContainers = []v1.Container{now}
 		in = in.with(runtime.Container{
 			Name: "init", State: test.state, StartedAt: caseTime.Add(-time.Minute), FinishedAt: caseTime,
-			Hash: criconfig.Hash(&created), Size: criconfig.ContainerSize(in.Pod, &created).String(),
+			Hash: criconfig.Hash(in.Pod, &created), Size: criconfig.ContainerSize(in.Pod, &created).String(),
 		})
 		in.Resize = Resize{Allocated: 3}
 		size := criconfig.PodSize(in.Pod)
@@ -255,6 +255,37 @@ func TestPodResourcesStatus(t *testing.T) {
 		}
 		if got := s.AllocatedResources.Cpu().String(); got != "1" {
 			t.Errorf("%s: allocated CPU %s", name, got)
+		}
+	}
+}
+
+// TestResizeOfPodLimit: a container without a limit has the pod's, and restarts for a change of it if its policy says so.
+func TestResizeOfPodLimit(t *testing.T) {
+	for name, test := range map[string]struct {
+		own     v1.ResourceRequirements
+		policy  v1.ResourceResizeRestartPolicy
+		actions []string
+	}{
+		"no own limit":                 {v1.ResourceRequirements{}, v1.NotRequired, []string{"ResizePod/"}},
+		"no own limit, has to restart": {v1.ResourceRequirements{}, v1.RestartContainer, []string{"StopContainer/app-0 in 30s"}},
+		"own limit":                    {requirements("100m", "64Mi"), v1.RestartContainer, []string{"ResizePod/"}},
+	} {
+		in := scene(v1.Container{
+			Name: "app", Image: "i", Resources: test.own,
+			ResizePolicy: []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: test.policy}},
+		})
+		before, after := requirements("200m", "128Mi"), requirements("200m", "256Mi")
+		in.Pod.Spec.Resources = &before
+		created, c := in.Pod.DeepCopy(), &in.Pod.Spec.Containers[0]
+		in = in.with(runtime.Container{
+			Name: "app", State: runtime.Running, StartedAt: caseTime.Add(-time.Minute),
+			Hash: criconfig.Hash(created, c), Size: criconfig.ContainerSize(created, c).String(),
+		})
+		size := criconfig.PodSize(created)
+		in.Memory.Cgroup = &size
+		in.Pod.Spec.Resources, in.Resize = &after, Resize{Allocated: 3}
+		if diff := cmp.Diff(test.actions, actionsOf(Decide(in))); diff != "" {
+			t.Errorf("%s: actions (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -238,7 +238,7 @@ func (d *decision) keepRunning(c *v1.Container, sandbox runtime.Sandbox) {
 
 // restart starts the next run once the back-off after the last run is over.
 func (d *decision) restart(c *v1.Container, ended runtime.Container) {
-	delay, next := restartDelay(c, ended)
+	delay, next := restartDelay(d.Pod, c, ended)
 	if at := ended.FinishedAt.Add(delay); d.Now.Before(at) {
 		d.wakeAt(at)
 		d.reportBackOff(c, ended)
@@ -270,9 +270,9 @@ func (d *decision) start(c *v1.Container, attempt uint32, backOff time.Duration)
 func (d *decision) check(c *v1.Container, run runtime.Container) {
 	memory := d.Memory.Runs[run.ID]
 	switch {
-	case changed(c, run) && criconfig.SameImage(run.Hash, criconfig.Hash(c)):
+	case changed(d.Pod, c, run) && criconfig.SameImage(run.Hash, criconfig.Hash(d.Pod, c)):
 		d.kill(run, d.killDeadline(run, "", d.specGrace()), fmt.Sprintf("Container %s resize requires restart", c.Name))
-	case changed(c, run):
+	case changed(d.Pod, c, run):
 		d.kill(run, d.killDeadline(run, "", d.specGrace()), fmt.Sprintf("%s %s definition changed%s", d.title(c), c.Name, ", will be restarted"))
 	case memory.HookFailed:
 		d.kill(run, d.killDeadline(run, "", d.specGrace()), "FailedPostStartHook")

@@ -108,13 +108,13 @@ func (d *decision) shouldRestart(c *v1.Container, ended runtime.Container) bool 
 func (d *decision) isReplaced(c *v1.Container, run runtime.Container) bool {
 	memory := d.Memory.Runs[run.ID]
 	unhealthy := !memory.Deadline.IsZero() && (isFalse(memory.Liveness) || isFalse(memory.Startup))
-	return changed(c, run) || unhealthy && !neverRestarts(d.Pod, c)
+	return changed(d.Pod, c, run) || unhealthy && !neverRestarts(d.Pod, c)
 }
 
-// changed reports whether the container's definition changed, since the run was created, in a way
-// that requires a restart.
-func changed(c *v1.Container, run runtime.Container) bool {
-	return run.Hash != "" && run.Hash != criconfig.Hash(c)
+// changed reports whether the container's definition, or the pod's limit in place of its own, changed, since the run was created,
+// in a way that requires a restart.
+func changed(pod *v1.Pod, c *v1.Container, run runtime.Container) bool {
+	return run.Hash != "" && run.Hash != criconfig.Hash(pod, c)
 }
 
 // shownMetadata identifies the labels and annotations of a pod with downwardAPI volumes. It is empty

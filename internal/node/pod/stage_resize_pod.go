@@ -68,7 +68,7 @@ func resizeTargets(t task) []resizeTarget {
 	var targets []resizeTarget
 	for _, run := range t.seen.Containers {
 		c := resizable(t.pod, run.Name)
-		if c == nil || run.State != runtime.Running || changed(c, run) {
+		if c == nil || run.State != runtime.Running || changed(t.pod, c, run) {
 			continue
 		}
 		if have, want := d.applied(c, run), criconfig.ContainerSize(t.pod, c); have != want {
