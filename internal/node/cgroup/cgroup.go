@@ -95,7 +95,7 @@ type Manager struct {
 	mu        sync.Mutex
 	shared    bool // the levels have what is requested
 	requested classRequests
-	counted   map[types.UID]classRequests // by pod; nil before the first count
+	counts    map[types.UID]counted
 }
 
 // New returns the manager of the cgroups below parent, an absolute cgroup path ("/kindred-0123"), of
@@ -193,7 +193,7 @@ func (m *Manager) set(p *v1.Pod, choose func(string, *runtimeapi.LinuxContainerR
 			return "", fmt.Errorf("failed to ensure that the pod: %s cgroups exist and are correctly applied: %w", p.UID, err)
 		}
 	}
-	return path, m.share(p)
+	return path, m.share(p.UID, p)
 }
 
 // Remove implements pod.Cgroups.
@@ -206,7 +206,7 @@ func (m *Manager) Remove(uid types.UID) error {
 	for _, class := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {
 		errs = append(errs, m.tree.remove(m.path(class, uid)))
 	}
-	return errors.Join(append(errs, m.unshare(uid))...)
+	return errors.Join(append(errs, m.share(uid))...)
 }
 
 func (m *Manager) observe(operation string) (done func()) {

@@ -6,6 +6,7 @@ package cgroup
 import (
 	"errors"
 	"os"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,6 +47,12 @@ func (m *Manager) Protected() (never, last int64) {
 // classRequests is what pods request: CPU in millicores, and memory in bytes.
 type classRequests struct{ burstableCPU, burstableMemory, guaranteedMemory int64 }
 
+// counted is what a pod requested when it was counted.
+type counted struct {
+	pod *v1.Pod
+	classRequests
+}
+
 // Share gives the burstable level the CPU shares of the requests of all its pods, and the best-effort level the least. The
 // levels above pods protect the memory that pods request. All of it follows every pod that is created or removed. Share makes
 // up for pods that end otherwise, and for another agent's levels.
@@ -54,48 +61,23 @@ func (m *Manager) Share() error {
 		return nil
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.countActive()
-	return m.apply()
+	m.counts = nil // of pods that ended without Remove
+	m.mu.Unlock()
+	return m.share("")
 }
 
-// share does so for a pod that is created or changed.
-func (m *Manager) share(p *v1.Pod) error {
+// share does so with the active pods, except that now is what is known of the pod uid.
+func (m *Manager) share(uid types.UID, now ...*v1.Pod) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.counted == nil {
-		m.countActive()
+	pods := now
+	if m.Active != nil {
+		pods = append(slices.DeleteFunc(m.Active(), func(p *v1.Pod) bool { return p.UID == uid }), now...)
 	}
-	m.counted[p.UID] = requestsOf(p)
-	return m.apply()
-}
-
-// unshare does so for a pod that is removed.
-func (m *Manager) unshare(uid types.UID) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.counted == nil {
-		m.countActive()
+	requested := m.sum(pods)
+	if !m.memoryQoS.Protects() {
+		requested.burstableMemory, requested.guaranteedMemory = 0, 0
 	}
-	delete(m.counted, uid)
-	return m.apply()
-}
-
-// countActive counts what the active pods request. What one pod requests is counted when it changes, because counting them all
-// for each of many new pods takes the square of their number.
-func (m *Manager) countActive() {
-	m.counted = map[types.UID]classRequests{}
-	if m.Active == nil {
-		return
-	}
-	for _, p := range m.Active() {
-		m.counted[p.UID] = requestsOf(p)
-	}
-}
-
-// apply sets the levels to what is counted.
-func (m *Manager) apply() error {
-	requested := m.total()
 	if m.shared && m.requested == requested {
 		return nil
 	}
@@ -114,15 +96,21 @@ func (m *Manager) apply() error {
 	return err
 }
 
-// total returns what all counted pods request; no memory unless it is protected.
-func (m *Manager) total() (sum classRequests) {
-	for _, r := range m.counted {
-		sum.burstableCPU += r.burstableCPU
-		sum.burstableMemory += r.burstableMemory
-		sum.guaranteedMemory += r.guaranteedMemory
+// sum returns what pods request together. A pod is counted again only if it has changed, because to count all pods for each of
+// many new ones takes the square of their number.
+func (m *Manager) sum(pods []*v1.Pod) (sum classRequests) {
+	if m.counts == nil {
+		m.counts = map[types.UID]counted{}
 	}
-	if !m.memoryQoS.Protects() {
-		sum.burstableMemory, sum.guaranteedMemory = 0, 0
+	for _, p := range pods {
+		c, ok := m.counts[p.UID]
+		if !ok || c.pod != p {
+			c = counted{p, requestsOf(p)}
+			m.counts[p.UID] = c
+		}
+		sum.burstableCPU += c.burstableCPU
+		sum.burstableMemory += c.burstableMemory
+		sum.guaranteedMemory += c.guaranteedMemory
 	}
 	return sum
 }
