@@ -18,7 +18,6 @@ const (
 	notUsed        = "kubelets do not use it any more"
 	useEndpoint    = "use --container-runtime-endpoint"
 	parallelPulls  = "images are pulled in parallel, without a limit"
-	goTLS          = "the agent's server has the defaults of Go, and at least TLS 1.2"
 )
 
 // withoutEffect has the fields of KubeletConfiguration without effect.
@@ -68,9 +67,6 @@ var withoutEffect = map[string]field{
 	"systemCgroups":                             {"processes outside of pods are not moved to another cgroup", nil},
 	"systemReservedCgroup":                      {"enforceNodeAllocatable limits only pods", nil},
 	"tlsCertFile":                               {ownCertificate, nil},
-	"tlsCipherSuites":                           {goTLS, nil},
-	"tlsCurvePreferences":                       {goTLS, nil},
-	"tlsMinVersion":                             {goTLS, "VersionTLS12"},
 	"tlsPrivateKeyFile":                         {ownCertificate, nil},
 	"tracing":                                   {"the agent writes no traces", nil},
 	"volumePluginDir":                           {"FlexVolumes are not supported", "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"},
