@@ -210,7 +210,11 @@ func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, por
 		Metrics: agent.Metrics().Handler(), Containers: agent.ContainerMetrics(), Probes: agent.Metrics().ProbesHandler(),
 	})
 	if ports.main != nil {
-		config := serve.TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.TLS(), nil })
+		certificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.TLS(), nil }
+		config, err := serve.TLSConfig(&m.options.Kubelet.KubeletConfiguration, certificate)
+		if err != nil {
+			return err
+		}
 		m.parts.Start("node server", func(ctx context.Context) error {
 			go access.Run(ctx)
 			return server.Serve(ctx, ports.main, config)

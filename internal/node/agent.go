@@ -101,6 +101,9 @@ func New(options Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkCgroups(*options.Config.FailCgroupV1, isUnified()); err != nil {
+		return nil, err
+	}
 	if err := checkSwap(*options.Config.FailSwapOn); err != nil {
 		return nil, err
 	}
@@ -137,7 +140,7 @@ func New(options Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	cgroups.PodPIDs = *options.Config.PodPidsLimit
+	cgroups.PodPIDs, cgroups.Quota = *options.Config.PodPidsLimit, options.quota()
 	counted := metrics.New(options.Name, cgroups.Version(), options.Clock)
 	cgroups.Observe = counted.CgroupOperation
 	service, images = counted.Runtime(service), counted.Images(images)

@@ -71,14 +71,14 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	go rotator.Run(ctx)
 	a.leftPods = a.podGarbage(volumes)
 	images := image.New(ctx, image.Options{
-		Service: a.images, Secrets: store, Recorder: o.Recorder, Clock: o.Clock,
+		Service: a.images, Secrets: store, Recorder: o.Recorder, Clock: o.Clock, Limits: o.pullLimits(),
 		RecordsDir: filepath.Join(o.RootDir, "images"), Used: func(id string) { a.unusedImages.Used(id) }, Pulled: a.metrics.ImagePulled, Ensured: a.metrics.ImageEnsured,
 	})
 	a.unusedImages = a.imageGarbage(images)
 	services := factory.Core().V1().Services()
 	return &pod.Parts{
 		Host: criconfig.Host{
-			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.registration.reporter.machine.memory,
+			Layout: layout, Owner: o.Owner, IPs: o.IPs, Memory: a.registration.reporter.machine.memory, Quota: o.quota(),
 			KillTogether:   cgroup.IsV2() && (o.Config.SingleProcessOOMKill == nil || !*o.Config.SingleProcessOOMKill),
 			SeccompDefault: *o.Config.SeccompDefault, Swap: a.swap, MemoryQoS: a.memoryQoS, PageSizes: a.limitedPageSizes(),
 			DNS: criconfig.DNS{Servers: o.ClusterDNS, Domain: o.Config.ClusterDomain, ResolvConf: o.ResolvConf},
@@ -106,6 +106,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 		RuntimeHandler:    handlers.of,
 		RecursiveReadOnly: func(p *v1.Pod) bool { return handlers.recursiveReadOnly(ctx, p) },
 		Users:             a.users,
+		MaxRestartDelay:   o.maxRestartDelay(),
 		AwaitPod:          o.AwaitPod,
 		LimitBandwidth:    o.LimitBandwidth,
 		AnnouncePod:       o.AnnouncePod,

@@ -18,6 +18,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/node/config"
+	"github.com/kindred-project/kindred/internal/node/criconfig"
+	"github.com/kindred-project/kindred/internal/node/image"
 	"github.com/kindred-project/kindred/internal/node/metrics"
 	"github.com/kindred-project/kindred/internal/node/rootdir"
 	"github.com/kindred-project/kindred/internal/node/static"
@@ -101,6 +103,31 @@ const kubepods = "kubepods"
 // layout names the files of pods.
 func (o Options) layout() rootdir.Layout {
 	return rootdir.Layout{Root: o.RootDir, Logs: o.Config.PodLogsDir, Links: rootdir.ContainerLogsDir}
+}
+
+// quota returns how CPU limits are enforced.
+func (o Options) quota() criconfig.Quota {
+	return criconfig.Quota{Off: !*o.Config.CPUCFSQuota, Period: o.Config.CPUCFSQuotaPeriod.Duration}
+}
+
+// pullLimits returns the limits of image pulls.
+func (o Options) pullLimits() image.Limits {
+	limits := image.Limits{PerSecond: float32(*o.Config.RegistryPullQPS), Burst: int(o.Config.RegistryBurst)}
+	switch {
+	case *o.Config.SerializeImagePulls:
+		limits.Parallel = 1
+	case o.Config.MaxParallelImagePulls != nil:
+		limits.Parallel = int64(*o.Config.MaxParallelImagePulls)
+	}
+	return limits
+}
+
+// maxRestartDelay returns the maximum of the back-off of restarts; 0 for the default.
+func (o Options) maxRestartDelay() time.Duration {
+	if period := o.Config.CrashLoopBackOff.MaxContainerRestartPeriod; period != nil {
+		return period.Duration
+	}
+	return 0
 }
 
 func (o Options) withDefaults() (Options, error) {

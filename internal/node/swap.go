@@ -34,11 +34,24 @@ func checkSwap(failSwapOn bool) error {
 	return nil
 }
 
+// isUnified reports whether the machine has only cgroup v2.
+func isUnified() bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(cgroupRoot, &fs) == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC
+}
+
+// checkCgroups returns why the agent must not start on a machine with this version of cgroups, or nil.
+func checkCgroups(failCgroupV1, unified bool) error {
+	if !failCgroupV1 || unified {
+		return nil
+	}
+	return errors.New("the kubelet is configured to not run on a host using cgroup v1: boot the machine with cgroup v2, or set failCgroupV1 to false in the kubelet configuration")
+}
+
 // swapOf returns how containers may use the machine's swap.
 func swapOf(behavior string, capacity int64) criconfig.Swap {
 	swap := criconfig.Swap{Limited: behavior == "LimitedSwap", Capacity: capacity}
-	var fs unix.Statfs_t
-	swap.Unified = unix.Statfs(cgroupRoot, &fs) == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC
+	swap.Unified = isUnified()
 	limit := filepath.Join(cgroupRoot, "memory", "memory.memsw.limit_in_bytes")
 	if swap.Unified {
 		// The root cgroup has no limits: look into the agent's own.

@@ -48,12 +48,13 @@ type hierarchy interface {
 	// false if it is no such child.
 	join(parent, name string) string
 	split(parent, entry string) (name string, ok bool)
-	// create creates the cgroup and its missing parents, and sets the limits.
+	// create creates the cgroup and its missing parents, and sets the limits. A quota of NoQuota removes that of an existing
+	// cgroup; limits that are 0 stay unchanged.
 	create(path string, limits *runtimeapi.LinuxContainerResources) error
 	// limitPIDs limits the processes and threads of a cgroup that exists.
 	limitPIDs(path string, limit int64) error
 	// limits reads the cgroup's limits: -1 for no limit, 0 if the cgroup does not exist.
-	limits(path string) (quota, memory int64)
+	limits(path string) (cpu bandwidth, memory int64)
 	// memoryUsage returns the memory that is charged to the cgroup, in bytes.
 	memoryUsage(path string) (uint64, error)
 	// sample returns what the processes of the cgroup and of its children use, and allLimits what they may use.
@@ -81,6 +82,8 @@ type Manager struct {
 	Active func() []*v1.Pod
 	// PodPIDs limits the processes and threads of each pod; 0 or less is no limit. It is set before the first pod.
 	PodPIDs int64
+	// Quota is how CPU limits are enforced. It is set before the first pod.
+	Quota criconfig.Quota
 	// Observe is called, if set, when an operation begins on the cgroup of a pod ("create", "update" or "destroy"), and what it
 	// returns when the operation ends. It is set before the first pod.
 	Observe func(operation string) (done func())
@@ -161,8 +164,8 @@ func (m *Manager) Ensure(p *v1.Pod) (string, error) {
 // Grow implements pod.Cgroups.
 func (m *Manager) Grow(p *v1.Pod) (string, error) {
 	return m.set(p, func(path string, limits *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
-		quota, memory := m.tree.limits(path)
-		if quota < 0 || quota > limits.CpuQuota {
+		cpu, memory := m.tree.limits(path)
+		if cpu.exceeds(limits) {
 			limits.CpuQuota = 0 // create leaves it unchanged
 		}
 		if memory < 0 || memory > limits.MemoryLimitInBytes {
@@ -240,7 +243,7 @@ func (m *Manager) level(class v1.PodQOSClass) string {
 
 // limitsOf returns the limits of a pod's cgroup.
 func (m *Manager) limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResources {
-	limits := limitsOf(p, class)
+	limits := limitsOf(p, class, m.Quota)
 	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	limits.HugepageLimits, limits.Unified = criconfig.PodHugepageLimits(requests, m.PageSizes), m.memoryQoS.Pod(p)
 	return limits
@@ -248,7 +251,7 @@ func (m *Manager) limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxCon
 
 // limitsOf returns the limits of CPU and memory of a pod's cgroup. A resource is limited only if the pod or every one of its
 // containers limits it.
-func limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResources {
+func limitsOf(p *v1.Pod, class v1.PodQOSClass, quota criconfig.Quota) *runtimeapi.LinuxContainerResources {
 	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
 	if class == v1.PodQOSBestEffort {
@@ -259,7 +262,11 @@ func limitsOf(p *v1.Pod, class v1.PodQOSClass) *runtimeapi.LinuxContainerResourc
 			delete(limits, name)
 		}
 	}
-	return criconfig.LinuxResources(requests, limits)
+	resources := quota.Resources(requests, limits)
+	if quota.Off && !limits.Cpu().IsZero() {
+		resources.CpuQuota = criconfig.NoQuota // an earlier agent may have set one
+	}
+	return resources
 }
 
 // removeTree removes a cgroup and its children, leaves first. The kernel removes their files.

@@ -84,7 +84,7 @@ func (s sliceUnits) create(slice string, limits *runtimeapi.LinuxContainerResour
 // resources are the limits that create sets. The library leaves what is 0 unchanged, but for the period.
 func (s sliceUnits) resources(limits *runtimeapi.LinuxContainerResources) *cgroups.Resources {
 	r := unrestricted()
-	if limits.CpuQuota > 0 {
+	if limits.CpuQuota != 0 {
 		r.CpuQuota, r.CpuPeriod = limits.CpuQuota, uint64(limits.CpuPeriod)
 	}
 	r.Memory = max(limits.MemoryLimitInBytes, 0)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 )
 
 // version1 is one hierarchy for each controller. The manager sets limits in two of them. runc creates
@@ -56,11 +58,7 @@ func (t version1) create(path string, limits *runtimeapi.LinuxContainerResources
 	if limits.CpuShares > 0 {
 		errs = append(errs, write(cpu, "cpu.shares", strconv.FormatInt(limits.CpuShares, 10)))
 	}
-	if limits.CpuQuota > 0 {
-		errs = append(errs,
-			write(cpu, "cpu.cfs_period_us", strconv.FormatInt(limits.CpuPeriod, 10)),
-			write(cpu, "cpu.cfs_quota_us", strconv.FormatInt(limits.CpuQuota, 10)))
-	}
+	errs = append(errs, setQuotaV1(cpu, limits))
 	if limits.MemoryLimitInBytes > 0 {
 		errs = append(errs, write(memory, "memory.limit_in_bytes", strconv.FormatInt(limits.MemoryLimitInBytes, 10)))
 	}
@@ -77,15 +75,36 @@ func (t version1) create(path string, limits *runtimeapi.LinuxContainerResources
 	return errors.Join(errs...)
 }
 
+// setQuotaV1 sets quota and period, each of which has its own file. The kernel refuses a period with which the cgroup, with
+// its present quota, would have less time than a child, or more than its parent. The new quota goes first then.
+func setQuotaV1(dir string, limits *runtimeapi.LinuxContainerResources) error {
+	quota := func() error { return write(dir, "cpu.cfs_quota_us", strconv.FormatInt(limits.CpuQuota, 10)) }
+	period := func() error { return write(dir, "cpu.cfs_period_us", strconv.FormatInt(limits.CpuPeriod, 10)) }
+	switch {
+	case limits.CpuQuota == 0:
+		return nil
+	case limits.CpuQuota == criconfig.NoQuota:
+		return quota()
+	}
+	if period() == nil {
+		return quota()
+	}
+	if err := quota(); err != nil {
+		return err
+	}
+	return period()
+}
+
 // noLimit is the least value that the kernel shows for unlimited memory, which it rounds to pages.
 const noLimit = 1 << 62
 
-func (t version1) limits(path string) (quota, memory int64) {
+func (t version1) limits(path string) (cpu bandwidth, memory int64) {
 	memory = parseLimit(read(filepath.Join(t.memory, path), "memory.limit_in_bytes"))
 	if memory >= noLimit {
 		memory = -1
 	}
-	return parseLimit(read(filepath.Join(t.cpu, path), "cpu.cfs_quota_us")), memory
+	dir := filepath.Join(t.cpu, path)
+	return bandwidth{parseLimit(read(dir, "cpu.cfs_quota_us")), parseLimit(read(dir, "cpu.cfs_period_us"))}, memory
 }
 
 func (t version1) remove(path string) error {

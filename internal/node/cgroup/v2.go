@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 )
 
 // version2 is the unified hierarchy. A cgroup has the controllers that its parent enables in
@@ -60,8 +62,11 @@ func (t version2) create(path string, limits *runtimeapi.LinuxContainerResources
 	if limits.CpuShares > 0 {
 		errs = append(errs, write(dir, "cpu.weight", strconv.FormatInt(weight(limits.CpuShares), 10)))
 	}
-	if limits.CpuQuota > 0 {
+	switch {
+	case limits.CpuQuota > 0:
 		errs = append(errs, write(dir, "cpu.max", fmt.Sprintf("%d %d", limits.CpuQuota, limits.CpuPeriod)))
+	case limits.CpuQuota == criconfig.NoQuota:
+		errs = append(errs, write(dir, "cpu.max", "max"))
 	}
 	if limits.MemoryLimitInBytes > 0 {
 		errs = append(errs, write(dir, "memory.max", strconv.FormatInt(limits.MemoryLimitInBytes, 10)))
@@ -97,11 +102,11 @@ func (t version2) enable(dir string) error {
 	return nil
 }
 
-func (t version2) limits(path string) (quota, memory int64) {
+func (t version2) limits(path string) (cpu bandwidth, memory int64) {
 	dir := filepath.Join(t.root, path)
 	text, err := read(dir, "cpu.max")
-	text, _, _ = strings.Cut(text, " ")
-	return parseLimit(text, err), parseLimit(read(dir, "memory.max"))
+	quota, period, _ := strings.Cut(text, " ")
+	return bandwidth{parseLimit(quota, err), parseLimit(period, err)}, parseLimit(read(dir, "memory.max"))
 }
 
 // weight converts shares (2 to 262144) to weight (1 to 10000) as runc does (KEP-2254).

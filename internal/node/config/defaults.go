@@ -34,7 +34,7 @@ func setDefaults(c *kubeletv1beta1.KubeletConfiguration) {
 	set(&c.RegisterNode, ptr.To(true))
 	setDefault(&c.RuntimeRequestTimeout, 2*time.Minute)
 	set(&c.NodeStatusMaxImages, ptr.To[int32](50))
-	set(&c.FailCgroupV1, ptr.To(false)) // upstream: true; Kindred supports cgroup v1
+	set(&c.FailCgroupV1, ptr.To(false)) // upstream: true; both versions of cgroups are supported
 	set(&c.FailSwapOn, ptr.To(false))   // upstream: true; many machines that are not only nodes have swap
 	set(&c.ContentType, "application/vnd.kubernetes.protobuf")
 }
@@ -72,8 +72,11 @@ func setPodDefaults(c *kubeletv1beta1.KubeletConfiguration) {
 	if c.ContainerLogMonitorInterval == nil {
 		c.ContainerLogMonitorInterval = &metav1.Duration{Duration: 10 * time.Second}
 	}
-	set(&c.SerializeImagePulls, ptr.To(false)) // upstream: true; pulls of different images do not wait for each other here
+	setPullDefaults(c)
 	set(&c.SeccompDefault, ptr.To(false))
+	if c.CrashLoopBackOff.MaxContainerRestartPeriod == nil && crashLoopBackOffMax(c) {
+		c.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: maxRestartPeriod}
+	}
 	set(&c.ConfigMapAndSecretChangeDetectionStrategy, kubeletv1beta1.WatchChangeDetectionStrategy)
 	set(&c.EnableControllerAttachDetach, ptr.To(true))
 	setDefault(&c.VolumeStatsAggPeriod, time.Minute)
@@ -81,6 +84,15 @@ func setPodDefaults(c *kubeletv1beta1.KubeletConfiguration) {
 		c.UserNamespaces = &kubeletv1beta1.UserNamespaces{}
 	}
 	set(&c.UserNamespaces.IDsPerPod, ptr.To[int64](65536))
+}
+
+// setPullDefaults leaves pulls in parallel and without a limit unless a file limits them. Upstream pulls one image at a time by
+// default, and at most 5 images in a second.
+func setPullDefaults(c *kubeletv1beta1.KubeletConfiguration) {
+	isOne := c.MaxParallelImagePulls != nil && *c.MaxParallelImagePulls < 2
+	set(&c.SerializeImagePulls, &isOne)
+	set(&c.RegistryPullQPS, ptr.To[int32](0))
+	set(&c.RegistryBurst, 10)
 }
 
 func setResourceDefaults(c *kubeletv1beta1.KubeletConfiguration) {

@@ -17,8 +17,6 @@ const (
 	ownCertificate = "the cluster issues and renews the certificate of the agent's server"
 	notUsed        = "kubelets do not use it any more"
 	useEndpoint    = "use --container-runtime-endpoint"
-	parallelPulls  = "images are pulled in parallel, without a limit"
-	goTLS          = "the agent's server has the defaults of Go, and at least TLS 1.2"
 )
 
 // withoutEffect has the fields of KubeletConfiguration without effect.
@@ -29,15 +27,11 @@ var withoutEffect = map[string]field{
 	"containerLogMaxWorkers":                    {"each log is rotated on its own", 1.0},
 	"containerRuntimeEndpoint":                  {useEndpoint, "unix:///run/containerd/containerd.sock"},
 	"contentType":                               {"the agent's client chooses its encoding", "application/vnd.kubernetes.protobuf"},
-	"cpuCFSQuota":                               {"limits of CPU are always enforced", true},
-	"cpuCFSQuotaPeriod":                         {"the period is always 100ms", "100ms"},
-	"crashLoopBackOff":                          {"the delay of restarts always grows to five minutes", nil},
 	"defaultPodSysctls":                         {"its feature gate is alpha", nil},
 	"enableContentionProfiling":                 {"contention is not profiled", nil},
 	"enableControllerAttachDetach":              {"the controller always attaches volumes", true},
 	"eventBurst":                                {notLimited, 100.0},
 	"eventRecordQPS":                            {notLimited, 50.0},
-	"failCgroupV1":                              {"both versions of cgroups are used", nil},
 	"hairpinMode":                               {"the pod network decides it", "promiscuous-bridge"},
 	"imagePullCredentialsVerificationPolicy":    {"the policy is NeverVerifyPreloadedImages", "NeverVerifyPreloadedImages"},
 	"imageServiceEndpoint":                      {useEndpoint, nil},
@@ -51,16 +45,12 @@ var withoutEffect = map[string]field{
 	"logging":                                   {partOfCluster, nil},
 	"makeIPTablesUtilChains":                    {notUsed, true},
 	"maxOpenFiles":                              {partOfCluster, 1000000.0},
-	"maxParallelImagePulls":                     {parallelPulls, nil},
 	"podCIDR":                                   {"use --pod-cidr", nil},
 	"preloadedImagesVerificationAllowlist":      {"the policy is NeverVerifyPreloadedImages", nil},
 	"qosReserved":                               {"its feature gate is alpha", nil},
 	"registerNode":                              {"the agent always registers its Node", true},
-	"registryBurst":                             {"pulls are not limited", 10.0},
-	"registryPullQPS":                           {"pulls are not limited", 5.0},
 	"rotateCertificates":                        {ownCertificate, true},
 	"runOnce":                                   {"it is deprecated in kubelets", nil},
-	"serializeImagePulls":                       {parallelPulls, nil},
 	"serverTLSBootstrap":                        {ownCertificate, nil},
 	"showHiddenMetricsForVersion":               {"no hidden metrics are served", nil},
 	"streamingConnectionIdleTimeout":            {"the container runtime decides it", "4h0m0s"},
@@ -68,9 +58,6 @@ var withoutEffect = map[string]field{
 	"systemCgroups":                             {"processes outside of pods are not moved to another cgroup", nil},
 	"systemReservedCgroup":                      {"enforceNodeAllocatable limits only pods", nil},
 	"tlsCertFile":                               {ownCertificate, nil},
-	"tlsCipherSuites":                           {goTLS, nil},
-	"tlsCurvePreferences":                       {goTLS, nil},
-	"tlsMinVersion":                             {goTLS, "VersionTLS12"},
 	"tlsPrivateKeyFile":                         {ownCertificate, nil},
 	"tracing":                                   {"the agent writes no traces", nil},
 	"volumePluginDir":                           {"FlexVolumes are not supported", "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"},

@@ -67,6 +67,9 @@ func Parse(text []byte) (*Configuration, error) {
 		c.set[name] = true
 	}
 	setDefaults(&c.KubeletConfiguration)
+	if len(c.TLSCipherSuites) > 0 && c.TLSMinVersion == "VersionTLS13" {
+		c.Ignored = append(c.Ignored, noEffect("tlsCipherSuites", "the cipher suites of TLS 1.3 cannot be configured"))
+	}
 	return c, validate(&c.KubeletConfiguration)
 }
 
@@ -101,10 +104,15 @@ func ignored(fields map[string]any) []string {
 		case isEmpty(value) && (value != false || f.asUpstream != true): // false is not the default then
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("kubelet configuration: %s has no effect: %s", name, f.reason))
+		lines = append(lines, noEffect(name, f.reason))
 	}
 	slices.Sort(lines)
 	return lines
+}
+
+// noEffect returns the line about a field that has no effect.
+func noEffect(field, reason string) string {
+	return fmt.Sprintf("kubelet configuration: %s has no effect: %s", field, reason)
 }
 
 // isEmpty reports whether a value means the default, as tools write it out: null, "", 0, "0", false, "0s", or an object or list of

@@ -56,6 +56,9 @@ func validate(c *kubeletv1beta1.KubeletConfiguration) error {
 		positiveDuration("httpCheckFrequency", c.HTTPCheckFrequency.Duration),
 		webURL("staticPodURL", c.StaticPodURL),
 		validateServer(c),
+		validatePulls(c),
+		quotaPeriod(c),
+		restartPeriod(c),
 		validateShutdown(c),
 		cgroupDriver(c.CgroupDriver),
 		cgroupRoot(c.CgroupRoot),
@@ -208,10 +211,62 @@ func MemoryQoS(c *kubeletv1beta1.KubeletConfiguration) bool { return isEnabled(c
 // PodsAPI reports whether the feature gate PodsAPI is enabled, as it is by default (KEP-4188).
 func PodsAPI(c *kubeletv1beta1.KubeletConfiguration) bool { return isEnabled(c, "PodsAPI") }
 
+// crashLoopBackOffMax reports whether the feature gate KubeletCrashLoopBackOffMax is enabled, as it is by default (KEP-4603).
+func crashLoopBackOffMax(c *kubeletv1beta1.KubeletConfiguration) bool {
+	return isEnabled(c, "KubeletCrashLoopBackOffMax")
+}
+
 // isEnabled reports whether a feature gate that is on by default is enabled.
 func isEnabled(c *kubeletv1beta1.KubeletConfiguration, gate string) bool {
 	enabled, set := c.FeatureGates[gate]
 	return enabled || !set
+}
+
+// maxRestartPeriod is the greatest value, and the default, of crashLoopBackOff.maxContainerRestartPeriod.
+const maxRestartPeriod = 5 * time.Minute
+
+// restartPeriod checks the maximum of the back-off of restarts, in milliseconds as upstream.
+func restartPeriod(c *kubeletv1beta1.KubeletConfiguration) error {
+	const field = "crashLoopBackOff.maxContainerRestartPeriod"
+	period := c.CrashLoopBackOff.MaxContainerRestartPeriod
+	switch {
+	case period == nil:
+		return nil
+	case !crashLoopBackOffMax(c):
+		return fmt.Errorf("%s is %v, which needs the feature gate KubeletCrashLoopBackOffMax", field, period.Duration)
+	case period.Milliseconds() < 1000 || period.Milliseconds() > maxRestartPeriod.Milliseconds():
+		return fmt.Errorf("%s is %v, and must be from 1s to 300s", field, period.Duration)
+	}
+	return nil
+}
+
+// quotaPeriod checks the period of CPU quotas.
+func quotaPeriod(c *kubeletv1beta1.KubeletConfiguration) error {
+	period := c.CPUCFSQuotaPeriod.Duration
+	switch {
+	case !isEnabled(c, "CustomCPUCFSQuotaPeriod"):
+		if period != 100*time.Millisecond {
+			return fmt.Errorf("cpuCFSQuotaPeriod is %v, which needs the feature gate CustomCPUCFSQuotaPeriod", period)
+		}
+	case period < time.Millisecond || period > time.Second:
+		return fmt.Errorf("cpuCFSQuotaPeriod is %v, and must be from 1ms to 1s", period)
+	}
+	return nil
+}
+
+// validatePulls checks the limits of image pulls.
+func validatePulls(c *kubeletv1beta1.KubeletConfiguration) error {
+	errs := []error{
+		atLeast("registryBurst", int64(c.RegistryBurst), 0),
+		atLeast("registryPullQPS", int64(*c.RegistryPullQPS), 0),
+	}
+	if parallel := c.MaxParallelImagePulls; parallel != nil {
+		errs = append(errs, atLeast("maxParallelImagePulls", int64(*parallel), 1))
+		if *parallel > 1 && *c.SerializeImagePulls {
+			errs = append(errs, fmt.Errorf("maxParallelImagePulls is %d, and may be greater than 1 only if serializeImagePulls is false", *parallel))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // idsPerPod checks userNamespaces.idsPerPod. Images use IDs of 16 bits, the kernel has IDs of 32.

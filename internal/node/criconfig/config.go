@@ -30,6 +30,7 @@ type Host struct {
 	DNS DNS
 	// Memory is the node's memory in bytes.
 	Memory int64
+	Quota  Quota
 	// KillTogether has the kernel kill all processes of a container that runs out of memory, not only one: needs cgroup v2.
 	KillTogether bool
 	Swap         Swap
@@ -55,11 +56,11 @@ func (h Host) Sandbox(pod *v1.Pod, attempt uint32, cgroupParent string, dns *run
 			CgroupParent:    cgroupParent,
 			SecurityContext: sandboxSecurity(pod, users),
 			Sysctls:         sysctls(pod),
-			Resources:       podResources(pod),
+			Resources:       h.podResources(pod),
 		},
 	}
 	if pod.Spec.Overhead != nil {
-		config.Linux.Overhead = LinuxResources(pod.Spec.Overhead, pod.Spec.Overhead)
+		config.Linux.Overhead = h.Quota.Resources(pod.Spec.Overhead, pod.Spec.Overhead)
 	}
 	if pod.Spec.HostNetwork {
 		return config, nil

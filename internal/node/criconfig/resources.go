@@ -4,7 +4,9 @@
 package criconfig
 
 import (
+	"cmp"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -13,12 +15,11 @@ import (
 	"k8s.io/kubectl/pkg/util/qos"
 )
 
-// The kernel's terms for CPU time: shares of 1024 a CPU, and quota in a period of 100 ms.
+// The kernel's terms for CPU time: shares of 1024 a CPU, and quota in a period, both in microseconds.
 const (
 	sharesPerCPU = 1024
 	minShares    = 2
 	maxShares    = 262144
-	quotaPeriod  = 100000
 	minQuota     = 1000
 )
 
@@ -40,17 +41,28 @@ func CPUShares(milli int64) int64 {
 // NoQuota is the quota of a container that is not limited.
 const NoQuota = -1
 
-// CPUQuota converts a CPU limit in millicores to quota and period in microseconds. 0 is no limit.
-func CPUQuota(milli int64) (quota, period int64) {
-	if milli == 0 {
-		return 0, quotaPeriod
+// Quota is how the node enforces CPU limits. The zero value enforces them in periods of 100 ms.
+type Quota struct {
+	// Off is set if CPU limits are not enforced (cpuCFSQuota: false).
+	Off bool
+	// Period is the time for which a container gets its quota (cpuCFSQuotaPeriod).
+	Period time.Duration
+}
+
+// set sets the quota and the period of a CPU limit in millicores; 0 is no limit.
+func (q Quota) set(r *runtimeapi.LinuxContainerResources, milli int64) {
+	if q.Off {
+		return
 	}
-	return max(milli*quotaPeriod/1000, minQuota), quotaPeriod
+	r.CpuPeriod = cmp.Or(q.Period, 100*time.Millisecond).Microseconds()
+	if milli > 0 {
+		r.CpuQuota = max(milli*r.CpuPeriod/1000, minQuota)
+	}
 }
 
 // ContainerResources returns a container's requests and limits for the runtime.
 func (h Host) ContainerResources(pod *v1.Pod, c *v1.Container) *runtimeapi.LinuxContainerResources {
-	resources := containerResources(pod, c, h.Memory)
+	resources := h.containerResources(pod, c)
 	h.Swap.apply(resources, h.Swap.limit(pod, c, h.Memory))
 	h.MemoryQoS.apply(resources, pod, c)
 	resources.HugepageLimits = hugepageLimits(pod, c, h.PageSizes)
@@ -59,7 +71,7 @@ func (h Host) ContainerResources(pod *v1.Pod, c *v1.Container) *runtimeapi.Linux
 
 // containerResources returns a container's CPU, memory and OOM score. The pod's limit applies where the container has none
 // (KEP-2837).
-func containerResources(pod *v1.Pod, c *v1.Container, nodeMemory int64) *runtimeapi.LinuxContainerResources {
+func (h Host) containerResources(pod *v1.Pod, c *v1.Container) *runtimeapi.LinuxContainerResources {
 	cpuLimit := limitOf(pod, c, v1.ResourceCPU)
 	request, ok := c.Resources.Requests[v1.ResourceCPU]
 	if !ok {
@@ -69,9 +81,9 @@ func containerResources(pod *v1.Pod, c *v1.Container, nodeMemory int64) *runtime
 	resources := &runtimeapi.LinuxContainerResources{
 		CpuShares:          CPUShares(request.MilliValue()),
 		MemoryLimitInBytes: memory.Value(),
-		OomScoreAdj:        oomScore(pod, c, nodeMemory),
+		OomScoreAdj:        oomScore(pod, c, h.Memory),
 	}
-	resources.CpuQuota, resources.CpuPeriod = CPUQuota(cpuLimit.MilliValue())
+	h.Quota.set(resources, cpuLimit.MilliValue())
 	return resources
 }
 
@@ -83,19 +95,19 @@ func limitOf(pod *v1.Pod, c *v1.Container, name v1.ResourceName) resource.Quanti
 }
 
 // podResources returns the sums over a pod's containers, for its sandbox.
-func podResources(pod *v1.Pod) *runtimeapi.LinuxContainerResources {
+func (h Host) podResources(pod *v1.Pod) *runtimeapi.LinuxContainerResources {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
 	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
-	return LinuxResources(requests, limits)
+	return h.Quota.Resources(requests, limits)
 }
 
-// LinuxResources converts requests and limits into the kernel's units.
-func LinuxResources(requests, limits v1.ResourceList) *runtimeapi.LinuxContainerResources {
+// Resources converts requests and limits into the kernel's units.
+func (q Quota) Resources(requests, limits v1.ResourceList) *runtimeapi.LinuxContainerResources {
 	resources := &runtimeapi.LinuxContainerResources{
 		CpuShares:          CPUShares(requests.Cpu().MilliValue()),
 		MemoryLimitInBytes: limits.Memory().Value(),
 	}
-	resources.CpuQuota, resources.CpuPeriod = CPUQuota(limits.Cpu().MilliValue())
+	q.set(resources, limits.Cpu().MilliValue())
 	return resources
 }
 

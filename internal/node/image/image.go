@@ -48,6 +48,8 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// RecordsDir stores which credentials pulled which image.
 	RecordsDir string
+	// Limits are those of the pulls.
+	Limits Limits
 	// RuntimeHandler returns the handler of a pod's runtime class. Nil: always the default.
 	RuntimeHandler func(pod *v1.Pod) string
 	// Used is called, if set, with the ID of each image that a pod is about to use.
@@ -64,6 +66,7 @@ type Manager struct {
 	ctx     context.Context
 	options Options
 	backoff *backoff
+	limiter limiter
 	records *records
 	pulls   singleflight.Group
 }
@@ -74,6 +77,7 @@ func New(ctx context.Context, options Options) *Manager {
 		ctx:     ctx,
 		options: options,
 		backoff: newBackoff(options.Clock),
+		limiter: newLimiter(options.Limits, options.Clock),
 		records: &records{dir: options.RecordsDir},
 	}
 }
@@ -233,10 +237,18 @@ func (r *request) shared(ctx context.Context) (pulled, error) {
 	key := strings.Join(append([]string{r.spec.Image, r.spec.RuntimeHandler}, hashes(credentials)...), " ")
 	// The pull uses the node's context: it continues if this pod is deleted.
 	done := r.pulls.DoChan(key, func() (any, error) {
-		begin := r.options.Clock.Now()
 		ctx := klog.NewContext(r.ctx, klog.FromContext(ctx))
+		end, err := r.limiter.wait(ctx)
+		if err != nil {
+			return pulled{}, err
+		}
+		defer end()
+		begin := r.options.Clock.Now()
 		if image := r.pulledMeanwhile(ctx); image != nil {
 			return pulled{image: image}, nil
+		}
+		if err := r.limiter.check(); err != nil {
+			return pulled{}, err
 		}
 		image, err := r.pullWith(ctx, credentials)
 		took := r.options.Clock.Since(begin)

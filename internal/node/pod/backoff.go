@@ -4,6 +4,7 @@
 package pod
 
 import (
+	"cmp"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,8 +12,8 @@ import (
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
-// The documented back-off of restarts: none before the first, then 10 s, doubling up to 5 minutes.
-// A run of more than 10 minutes resets it.
+// The documented back-off of restarts: none before the first, then 10 s, doubling up to 5 minutes or to what the node has
+// instead (KEP-4603), which may be less than 10 s. A run of more than 10 minutes resets it.
 const (
 	backOffFirst = 10 * time.Second
 	backOffMax   = 5 * time.Minute
@@ -26,17 +27,20 @@ const (
 )
 
 // restartDelay returns the delay between the end of a run and the next run, and the delay that
-// follows the next run.
-func restartDelay(pod *v1.Pod, c *v1.Container, ended runtime.Container) (delay, next time.Duration) {
+// follows the next run. Both are at most the node's maximum.
+func (d *decision) restartDelay(c *v1.Container, ended runtime.Container) (delay, next time.Duration) {
+	longest := cmp.Or(d.MaxRestartDelay, backOffMax)
+	first := min(backOffFirst, longest)
 	// Measured from the creation, because a run that failed to start has no start time.
 	ran := ended.FinishedAt.Sub(ended.CreatedAt)
-	if changed(pod, c, ended) || ran > backOffReset {
-		return 0, backOffFirst
+	if changed(d.Pod, c, ended) || ran > backOffReset {
+		return 0, first
 	}
 	if ended.BackOff == 0 {
-		return 0, backOffFirst
+		return 0, first
 	}
-	return ended.BackOff, min(2*ended.BackOff, backOffMax)
+	delay = min(ended.BackOff, longest) // an earlier agent may have had another maximum
+	return delay, min(2*delay, longest)
 }
 
 // BackOffAt returns the delay that follows a run with this number, for a run whose own delay is

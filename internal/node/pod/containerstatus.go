@@ -205,7 +205,7 @@ func (d *decision) setWaiting(c *v1.Container, kind containerType, runs []runtim
 	case len(runs) == 0 || runs[0].State != runtime.Exited || kind == ephemeralContainer || !d.shouldRestart(c, runs[0]):
 		return
 	default:
-		delay, _ := restartDelay(d.Pod, c, runs[0])
+		delay, _ := d.restartDelay(c, runs[0])
 		switch {
 		case delay > 0 && d.Now.Before(runs[0].FinishedAt.Add(delay)):
 			waiting = &v1.ContainerStateWaiting{

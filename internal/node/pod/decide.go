@@ -40,7 +40,9 @@ type Input struct {
 	HostIPs []string
 	// RuntimeName is the scheme of container IDs, as in containerd://...
 	RuntimeName string
-	Now         time.Time
+	// MaxRestartDelay is the maximum of the back-off of restarts; 0 is the default, five minutes.
+	MaxRestartDelay time.Duration
+	Now             time.Time
 }
 
 // Output is a decision. Its caller carries it out in the order of the fields:

@@ -238,7 +238,7 @@ func (d *decision) keepRunning(c *v1.Container, sandbox runtime.Sandbox) {
 
 // restart starts the next run once the back-off after the last run is over.
 func (d *decision) restart(c *v1.Container, ended runtime.Container) {
-	delay, next := restartDelay(d.Pod, c, ended)
+	delay, next := d.restartDelay(c, ended)
 	if at := ended.FinishedAt.Add(delay); d.Now.Before(at) {
 		d.wakeAt(at)
 		d.reportBackOff(c, ended)

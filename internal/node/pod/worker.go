@@ -43,6 +43,8 @@ type Parts struct {
 	Status      Status
 	// Observer counts what workers do; nil for none.
 	Observer Observer
+	// MaxRestartDelay is that of Input.
+	MaxRestartDelay time.Duration
 	// Watcher gets the changes of pods; nil for none.
 	Watcher Watcher
 
@@ -236,7 +238,7 @@ func (w *Worker) round(ctx context.Context) (again time.Duration, removed bool) 
 	out := Decide(Input{
 		Pod: pod, Resize: resize, Deleted: deleted, Old: w.status, Runtime: w.seen, Memory: w.memory,
 		Devices: w.devicesOf(pod), Assigned: w.parts.Resources.Has(w.uid), RecursiveReadOnly: w.recursiveReadOnly(pod),
-		InFlight: w.inFlightKeys(), HostIPs: w.parts.Host.IPs, RuntimeName: w.parts.RuntimeName, Now: now,
+		InFlight: w.inFlightKeys(), HostIPs: w.parts.Host.IPs, RuntimeName: w.parts.RuntimeName, MaxRestartDelay: w.parts.MaxRestartDelay, Now: now,
 	})
 	w.memory = out.Memory
 	w.publish(pod, deleted, out)

@@ -278,10 +278,14 @@ func newFixture(t *testing.T, configure ...func(*config.Configuration)) *fixture
 		t.Fatal(err)
 	}
 	own := f.ca.issue(t, pkix.Name{CommonName: "node"}, x509.ExtKeyUsageServerAuth)
+	serving, err := TLSConfig(&config.Default().KubeletConfiguration, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &own, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() {
-		done <- server.Serve(ctx, listener, TLSConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &own, nil }))
+		done <- server.Serve(ctx, listener, serving)
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -19,12 +19,16 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/routes"
+	cliflag "k8s.io/component-base/cli/flag"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/clock"
 
@@ -165,15 +169,24 @@ func handle(mux *router, pattern string, handler http.HandlerFunc) {
 // ServeHTTP serves one request. It must come over TLS with TLSConfig.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// TLSConfig returns the configuration for listeners of a Server.
-func TLSConfig(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Config {
-	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
+// TLSConfig returns the configuration for listeners of a Server. It fails if the agent's configuration has an unknown version,
+// cipher suite or key exchange mechanism.
+func TLSConfig(c *kubeletv1beta1.KubeletConfiguration, certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) (*tls.Config, error) {
+	server := &tls.Config{
 		GetCertificate: certificate,
 		// Each request verifies the certificate, so that a client with an invalid one gets a status
 		// instead of a failed handshake.
 		ClientAuth: tls.RequestClientCert,
 	}
+	if err := config.LimitTLS(c, server); err != nil {
+		return nil, err
+	}
+	for name, suite := range cliflag.InsecureTLSCiphers() {
+		if slices.Contains(server.CipherSuites, suite) {
+			klog.Background().Info("tlsCipherSuites has a cipher suite that is not secure", "cipher", name)
+		}
+	}
+	return server, nil
 }
 
 // headerTimeout limits how long a connection may stay open without a request.
