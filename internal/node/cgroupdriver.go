@@ -5,9 +5,11 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis"
@@ -44,4 +46,20 @@ func cgroupDriver(ctx context.Context, service cri.RuntimeService, configured st
 		klog.FromContext(ctx).Info("The container runtime's cgroup driver is used, and not that of the configuration", "driver", driver, "configured", configured)
 	}
 	return driver, nil
+}
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// isUnified reports whether the machine has only cgroup v2.
+func isUnified() bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(cgroupRoot, &fs) == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC
+}
+
+// checkCgroups returns why the agent must not start on a machine with this version of cgroups, or nil.
+func checkCgroups(failCgroupV1, unified bool) error {
+	if !failCgroupV1 || unified {
+		return nil
+	}
+	return errors.New("the kubelet is configured to not run on a host using cgroup v1: boot the machine with cgroup v2, or set failCgroupV1 to false in the kubelet configuration")
 }

@@ -9,12 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/kindred-project/kindred/internal/node/criconfig"
 )
-
-const cgroupRoot = "/sys/fs/cgroup"
 
 // checkSwap returns why the agent must not start on a machine with swap, or nil.
 func checkSwap(failSwapOn bool) error {
@@ -32,20 +28,6 @@ func checkSwap(failSwapOn bool) error {
 		return errors.New("running with swap on is not supported, please disable swap or set failSwapOn to false in the kubelet configuration")
 	}
 	return nil
-}
-
-// isUnified reports whether the machine has only cgroup v2.
-func isUnified() bool {
-	var fs unix.Statfs_t
-	return unix.Statfs(cgroupRoot, &fs) == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC
-}
-
-// checkCgroups returns why the agent must not start on a machine with this version of cgroups, or nil.
-func checkCgroups(failCgroupV1, unified bool) error {
-	if !failCgroupV1 || unified {
-		return nil
-	}
-	return errors.New("the kubelet is configured to not run on a host using cgroup v1: boot the machine with cgroup v2, or set failCgroupV1 to false in the kubelet configuration")
 }
 
 // swapOf returns how containers may use the machine's swap.
