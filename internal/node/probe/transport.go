@@ -104,8 +104,11 @@ func exchange(connection net.Conn, request *http.Request) (*http.Response, error
 	sent := request.WithContext(request.Context())
 	sent.Close = true
 	out := writers.Get().(*bufio.Writer)
-	defer writers.Put(out)
 	out.Reset(connection)
+	defer func() {
+		out.Reset(nil) // a pooled writer does not keep the connection
+		writers.Put(out)
+	}()
 	if err := sent.Write(out); err != nil {
 		return nil, err
 	}
