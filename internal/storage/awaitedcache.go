@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/cacher"
 )
 
-// maxFill is how long the server's own lists wait for a watch cache.
+// maxFill is the maximum time that the server's own lists wait for a watch cache.
 const maxFill = 10 * time.Second
 
 // awaitedCache is a watch cache that the server's own lists wait for until it is filled.
@@ -36,7 +36,8 @@ func (a awaitedCache) GetList(ctx context.Context, key string, opts storage.List
 	return a.Interface.GetList(ctx, key, opts, list)
 }
 
-// await returns when the cache is filled or stopped, or after maxFill. The list then has the error.
+// await returns when the cache is filled or stopped, or after maxFill. If the cache is not filled then, the list that follows
+// returns the error.
 func (a awaitedCache) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, maxFill)
 	defer cancel()

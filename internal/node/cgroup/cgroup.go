@@ -82,7 +82,7 @@ type Manager struct {
 	Active func() []*v1.Pod
 	// PodPIDs limits the processes and threads of each pod; 0 or less is no limit. It is set before the first pod.
 	PodPIDs int64
-	// Quota is how CPU limits are enforced. It is set before the first pod.
+	// Quota enforces CPU limits. It is set before the first pod.
 	Quota criconfig.Quota
 	// Observe is called, if set, when an operation begins on the cgroup of a pod ("create", "update" or "destroy"), and what it
 	// returns when the operation ends. It is set before the first pod.
@@ -98,7 +98,7 @@ type Manager struct {
 	mu        sync.Mutex
 	shared    bool // the levels have what is requested
 	requested classRequests
-	counts    map[types.UID]counted
+	counts    map[types.UID]counted // the pods that sum has counted
 }
 
 // New returns the manager of the cgroups below parent, an absolute cgroup path ("/kindred-0123"), of

@@ -41,7 +41,7 @@ func CPUShares(milli int64) int64 {
 // NoQuota is the quota of a container that is not limited.
 const NoQuota = -1
 
-// Quota is how the node enforces CPU limits. The zero value enforces them in periods of 100 ms.
+// Quota enforces CPU limits. The zero value enforces them in periods of 100 ms.
 type Quota struct {
 	// Off is set if CPU limits are not enforced (cpuCFSQuota: false).
 	Off bool

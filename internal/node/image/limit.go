@@ -14,10 +14,10 @@ import (
 
 // Limits restrict the pulls of a node. The zero value does not.
 type Limits struct {
-	// Parallel is how many images may be pulled at the same time; 0 is no limit. Other pulls wait for their turn.
+	// Parallel is the maximum number of concurrent pulls; 0 means no limit. Further pulls wait.
 	Parallel int64
-	// PerSecond is how many pulls may begin in a second, after a burst of at most Burst; 0 is no limit. Other pulls fail,
-	// and are retried with backoff.
+	// PerSecond is the maximum rate of pulls, after a burst of at most Burst; 0 means no limit. Pulls beyond it fail and are
+	// retried with backoff.
 	PerSecond float32
 	Burst     int
 }
