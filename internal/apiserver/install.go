@@ -73,7 +73,7 @@ func installTogether(main *genericapiserver.GenericAPIServer, infos []*genericap
 func (s *Server) groupInfo(group generic.Group, built generic.Built) *genericapiserver.APIGroupInfo {
 	codecs := serializer.NewCodecFactory(s.scheme)
 	info := genericapiserver.NewDefaultAPIGroupInfo(group.Name, s.scheme, runtime.NewParameterCodec(s.scheme), codecs)
-	info.NegotiatedSerializer = statedVersions{codecs, s.scheme}
+	info.NegotiatedSerializer = statedVersions{info.NegotiatedSerializer, s.scheme}
 	for _, version := range group.Versions {
 		info.VersionedResourcesStorageMap[version.Name] = built[schema.GroupVersion{Group: group.Name, Version: version.Name}]
 	}

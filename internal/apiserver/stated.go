@@ -6,7 +6,6 @@ package apiserver
 import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 )
 
@@ -16,13 +15,13 @@ import (
 // name, and a version without group is unknown. Here the internal types are versioned types (see
 // generic.Group), which would be decoded.
 type statedVersions struct {
-	serializer.CodecFactory
+	runtime.NegotiatedSerializer
 	scheme *runtime.Scheme
 }
 
 // DecoderToVersion implements runtime.NegotiatedSerializer.
 func (s statedVersions) DecoderToVersion(decoder runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
-	return statedVersionDecoder{Decoder: s.CodecFactory.DecoderToVersion(decoder, gv), plain: decoder, scheme: s.scheme}
+	return statedVersionDecoder{Decoder: s.NegotiatedSerializer.DecoderToVersion(decoder, gv), plain: decoder, scheme: s.scheme}
 }
 
 type statedVersionDecoder struct {

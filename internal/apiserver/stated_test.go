@@ -10,10 +10,15 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+
+	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
 // TestStatedVersions: an object without apiVersion, and without a default for it, is decoded
@@ -87,4 +92,37 @@ func TestPatchedVersion(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d with %s", name, got.code, got.body, test.code, cmp.Or(test.message, "no message"))
 		}
 	}
+}
+
+// TestListsAreStreamed: the serializer of a group encodes a list item by item. A list that is encoded as a whole takes a buffer
+// of its size, which k8s.io/apiserver keeps for later responses and watches.
+func TestListsAreStreamed(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{scheme: scheme, enabled: serverstorage.NewResourceConfig(), installed: sets.New[schema.GroupVersion]()}
+	codecs := s.groupInfo(generic.Group{Name: corev1.GroupName}, nil).NegotiatedSerializer
+	list := &corev1.ConfigMapList{Items: make([]corev1.ConfigMap, 100)}
+	for i := range list.Items {
+		list.Items[i].Data = map[string]string{"key": strings.Repeat("x", 1000)}
+	}
+	for _, media := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+		info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), media)
+		largest := largestWrite(0)
+		if err := codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion).Encode(list, &largest); err != nil {
+			t.Fatal(err)
+		}
+		if largest > 2000 {
+			t.Errorf("%s: the list was written in pieces of up to %d bytes", media, largest)
+		}
+	}
+}
+
+// largestWrite is an io.Writer that remembers the size of the largest write.
+type largestWrite int
+
+func (l *largestWrite) Write(p []byte) (int, error) {
+	*l = max(*l, largestWrite(len(p)))
+	return len(p), nil
 }
