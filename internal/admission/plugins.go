@@ -76,7 +76,7 @@ type named struct {
 
 // Register makes the in-tree plugins available to a server. The plugins of k8s.io/apiserver
 // (NamespaceLifecycle, policies, webhooks, quota) are registered by
-// server.RegisterAllAdmissionPlugins and resourcequota.Register.
+// Policies.Register and resourcequota.Register.
 func Register(plugins *admission.Plugins, clock clock.Clock) {
 	for _, p := range registered(clock) {
 		plugins.Register(p.name, func(io.Reader) (admission.Interface, error) { return p.new(), nil })

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
-	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -36,7 +35,11 @@ func TestOrderIsUpstreams(t *testing.T) {
 
 func TestEveryOrderedPluginCanBeRegistered(t *testing.T) {
 	plugins := admission.NewPlugins()
-	server.RegisterAllAdmissionPlugins(plugins)
+	policies, err := NewPolicies(informers.NewSharedInformerFactory(fake.NewClientset(), 0), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies.Register(plugins)
 	resourcequota.Register(plugins)
 	Register(plugins, clocktesting.NewFakeClock(time.Time{}))
 	all := Order()

@@ -24,9 +24,9 @@ import (
 
 // newAdmission returns the chain of all plugins, in upstream's order. A plugin that watches a kind that is not served would
 // keep the server from becoming ready.
-func newAdmission(c Config, config *rest.Config, client kubernetes.Interface, shared informers.SharedInformerFactory, a authorizer.Authorizer, g *genericapiserver.Config, extra genericadmission.PluginInitializers) (genericadmission.Interface, error) {
+func newAdmission(c Config, config *rest.Config, client kubernetes.Interface, shared informers.SharedInformerFactory, a authorizer.Authorizer, g *genericapiserver.Config, policies *admission.Policies, extra genericadmission.PluginInitializers) (genericadmission.Interface, error) {
 	plugins := genericadmission.NewPlugins()
-	genericapiserver.RegisterAllAdmissionPlugins(plugins)
+	policies.Register(plugins)
 	quota.Register(plugins)
 	admission.Register(plugins, c.Clock)
 	dynamicClient, err := dynamic.NewForConfig(config)

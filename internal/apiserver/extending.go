@@ -4,11 +4,14 @@
 package apiserver
 
 import (
+	"context"
+
 	genericadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/klog/v2"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 
 	"github.com/kindred-project/kindred/internal/registry/admissionregistration"
@@ -27,5 +30,13 @@ type unseen struct{}
 func (unseen) Initialize(plugin genericadmission.Interface) {
 	if wants, ok := plugin.(initializer.WantsExcludedAdmissionResources); ok {
 		wants.SetExcludedAdmissionResources(admissionregistration.ExcludedResources())
+	}
+}
+
+// startPolicies starts the plugins for policies. It does not fail the start of the server: k8s.io/apiserver ends the process if a
+// hook fails, also because of a stop.
+func (s *Server) startPolicies(ctx context.Context) {
+	if err := s.policies.Start(ctx); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Cannot start the admission policies; writes are refused")
 	}
 }

@@ -25,6 +25,7 @@ import (
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/admission"
 	"github.com/kindred-project/kindred/internal/apiserver/inprocess"
 	"github.com/kindred-project/kindred/internal/metrics"
 	"github.com/kindred-project/kindred/internal/registry"
@@ -61,6 +62,7 @@ type Server struct {
 	lifetime context.Context
 	end      context.CancelFunc
 	services *services
+	policies *admission.Policies
 	fairness *fairness
 	metrics  *metrics.Collector
 	// trust is the data of the ConfigMap for extension API servers.
@@ -137,7 +139,10 @@ func (s *Server) build(c Config) error {
 		return err
 	}
 	access.apply(g)
-	g.AdmissionControl, err = newAdmission(c, s.Config(apiserverUser), client, s.informers, access.authorizer, g, extending(g, s.services.resolver))
+	if s.policies, err = admission.NewPolicies(s.informers, admissionregistration.ExcludedResources(), c.Clock); err != nil {
+		return err
+	}
+	g.AdmissionControl, err = newAdmission(c, s.Config(apiserverUser), client, s.informers, access.authorizer, g, s.policies, extending(g, s.services.resolver))
 	if err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
@@ -261,6 +266,7 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 		context.AfterFunc(hook, s.end)
 		s.StartInformers()
 		close(s.started)
+		go s.startPolicies(hook)
 		s.services.run(hook, s.boot)
 		go s.collectMetrics(hook)
 		if s.gate != nil {
