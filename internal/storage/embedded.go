@@ -27,10 +27,10 @@ import (
 
 const (
 	memberName = "kindred"
-	// tick and electionTicks are short because a single member always wins its election, and
-	// waiting for it is half of the start time.
+	// tick and electionTicks are short because a single member always wins its election, and a start waits for it: from one to
+	// electionTicks ticks, at random.
 	tick          = 10 * time.Millisecond
-	electionTicks = 10
+	electionTicks = 3
 	// quota is the size of the database at which etcd refuses writes.
 	quota = 8 << 30
 	// maxRequestBytes must exceed the largest object the API accepts, 3 MiB.
