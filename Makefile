@@ -93,7 +93,7 @@ crash: build ## repeat SIGKILL, power loss and damage to the store (ARGS='-seed 
 	@KINDRED_CRASH=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 60m -v ./test/crash -args $(ARGS)
 
 bench: build ## measure the figures of docs/performance.md
-	@go run ./test/bench $(ARGS)
+	@go run ./test/bench -history docs/bench-history.tsv $(ARGS)
 
 parity: build ## compare the API with upstream's server (ARGS='-kinds pods,jobs')
 	@go run ./test/parity $(ARGS)

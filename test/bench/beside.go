@@ -5,120 +5,99 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"sync"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-
-	"github.com/kindred-project/kindred/test/servers"
+	"os/exec"
+	"strings"
+	"time"
 )
 
-// besideUpstream returns how many times faster background collection is than upstream's. Upstream's
-// controller manager is limited to 20 requests a second by default; here it has no limit.
-func besideUpstream(ctx context.Context, b *bench) (float64, error) {
-	theirs, err := b.upstreamCollection(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("upstream: %w", err)
-	}
-	ours, err := collect(background, dependents, 1)(ctx, b)
-	fmt.Printf("  Kindred %.0f/s, upstream %.0f/s\n", ours, theirs)
-	return ours / theirs, err
+// work is a measurement that any side can do.
+type work struct {
+	// nodes is the number of simulated nodes.
+	nodes   int
+	measure func(context.Context, *side) (float64, error)
 }
 
-// upstreamCollection returns how many dependents a second upstream's garbage collector deletes.
-func (b *bench) upstreamCollection(ctx context.Context) (float64, error) {
-	u, err := b.startUpstream(ctx, 0)
+// on starts a side and measures the work on it.
+func (w work) on(ctx context.Context, b *bench, start starter) (float64, error) {
+	s, err := start(ctx, b, w.nodes)
 	if err != nil {
 		return 0, err
 	}
-	defer u.stop()
-	configMaps := u.CoreV1().ConfigMaps(metav1.NamespaceDefault)
-	owner, err := plant(ctx, configMaps, dependents, 1)
-	if err != nil {
-		return 0, err
-	}
-	took, err := fell(ctx, configMaps, owner, background, dependents)
-	return dependents / took.Seconds(), err
+	defer s.stop()
+	return w.measure(ctx, s)
 }
 
-// workloadBesideUpstream returns the function that measures how many times longer upstream takes for a
-// workload. Upstream's nodes are simulated by this program.
-func workloadBesideUpstream(w workload) func(context.Context, *bench) (float64, error) {
+// ofKindred measures the work on Kindred alone.
+func ofKindred(w work) func(context.Context, *bench) (float64, error) {
+	return func(ctx context.Context, b *bench) (float64, error) { return w.on(ctx, b, startKindred) }
+}
+
+// comparison is how the results of both sides become a figure.
+type comparison struct {
+	of func(ours, theirs float64) float64
+	// isGain is set if a higher figure is better.
+	isGain bool
+}
+
+var (
+	// share is for times and memory: which part of upstream's Kindred takes.
+	share = comparison{of: func(ours, theirs float64) float64 { return ours / theirs }}
+	// faster is for times: how many times longer upstream takes.
+	faster = comparison{func(ours, theirs float64) float64 { return theirs / ours }, true}
+	// more is for rates: how many times more Kindred does.
+	more = comparison{func(ours, theirs float64) float64 { return ours / theirs }, true}
+)
+
+// beside measures the work on upstream and then on Kindred, prints both results, and returns how they compare.
+func beside(row string, w work, compare comparison) func(context.Context, *bench) (float64, error) {
 	return func(ctx context.Context, b *bench) (float64, error) {
-		theirs, err := b.upstreamWorkload(ctx, w)
+		theirLoad := load()
+		theirs, err := w.on(ctx, b, startUpstream)
 		if err != nil {
 			return 0, fmt.Errorf("upstream: %w", err)
 		}
-		ours, err := on20Nodes(w)(ctx, b)
-		fmt.Printf("  Kindred %.2f s, upstream %.2f s\n", ours, theirs)
-		return theirs / ours, err
+		ourLoad := load()
+		ours, err := w.on(ctx, b, startKindred)
+		if err != nil {
+			return 0, err
+		}
+		ratio := compare.of(ours, theirs)
+		fmt.Printf("  Kindred %.4g (load %s), upstream %.4g (load %s)\n", ours, ourLoad, theirs, theirLoad)
+		return ratio, b.remember(ctx, result{row, ours, theirs, ratio, ourLoad, theirLoad})
 	}
 }
 
-func (b *bench) upstreamWorkload(ctx context.Context, w workload) (seconds float64, err error) {
-	u, err := b.startUpstream(ctx, 20)
-	if err != nil {
-		return 0, err
-	}
-	defer u.stop()
-	if err := w.prepared(ctx, u); err != nil {
-		return 0, err
-	}
-	return w.timed(ctx, u, "upstream", u.server.ProcessorTime)
+// result is a row of the history.
+type result struct {
+	row                 string
+	ours, theirs, ratio float64
+	ourLoad, theirLoad  string
 }
 
-// upstream is a running control plane of upstream.
-type upstream struct {
-	*kubernetes.Clientset
-	server *servers.Server
-	stop   func()
+// line returns the columns of the history: date, commit, row, Kindred's result, upstream's, how they compare, and the load of the
+// machine before each.
+func (r result) line(date, commit string) string {
+	return fmt.Sprintf("%s\t%s\t%s\t%.4g\t%.4g\t%.3g\t%s\t%s\n", date, commit, r.row, r.ours, r.theirs, r.ratio, r.ourLoad, r.theirLoad)
 }
 
-// unlimited are the flags of upstream's programs without a limit on their requests.
-var unlimited = []string{"--kube-api-qps=100000", "--kube-api-burst=100000"}
-
-// startUpstream starts upstream's control plane with simulated nodes, and its scheduler if it has any.
-func (b *bench) startUpstream(ctx context.Context, nodes int) (*upstream, error) {
-	programs, err := servers.BuildControlPlane(ctx, "test/servers")
+// remember appends a result to the history, if there is one.
+func (b *bench) remember(ctx context.Context, r result) error {
+	if b.history == "" {
+		return nil
+	}
+	commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("find the commit for the history: %w", err)
 	}
-	dir, err := os.MkdirTemp(b.scratch, "upstream")
+	file, err := os.OpenFile(b.history, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	// The nodes have no heartbeats.
-	server, err := programs.Start(ctx, dir, true, append(unlimited, "--concurrent-gc-syncs=100", "--node-monitor-grace-period=1h")...)
-	if err != nil {
-		return nil, err
+	if _, err := file.WriteString(r.line(time.Now().UTC().Format(time.DateOnly), strings.TrimSpace(string(commit)))); err != nil {
+		file.Close()
+		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	u := &upstream{server: server, stop: sync.OnceFunc(func() {
-		cancel()
-		server.Stop()
-	})}
-	if nodes > 0 {
-		err = errors.Join(programs.Schedule(ctx, server, dir, unlimited...), startNodes(ctx, server.Config, nodes))
-	}
-	if err == nil {
-		u.Clientset, err = upstreamClient(server.Config)
-	}
-	if err != nil {
-		u.stop()
-		return nil, err
-	}
-	return u, nil
-}
-
-// upstreamClient returns a client with its own connection: a server closes the watches of a client that
-// does not keep up, and a shared connection delays all of them.
-func upstreamClient(config *rest.Config) (*kubernetes.Clientset, error) {
-	config = withOwnConnection(config)
-	config.ContentType, config.Timeout, config.QPS = runtime.ContentTypeProtobuf, 0, -1
-	return kubernetes.NewForConfig(config)
+	return file.Close()
 }

@@ -131,16 +131,31 @@ func withOwnConnection(config *rest.Config) *rest.Config {
 // rss returns the resident memory of the process, in MB.
 func (c *cluster) rss() (float64, error) { return c.memory("VmRSS:") }
 
-// memory returns a line of the process's status (proc_pid_status(5)), in MB.
-func (c *cluster) memory(line string) (float64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+// memory returns a line of the process's status, in MB.
+func (c *cluster) memory(line string) (float64, error) { return memoryOf(c.cmd.Process.Pid, line) }
+
+// residentMemory returns the sum of the resident memory of processes, in MB.
+func residentMemory(pids ...int) (sum float64, err error) {
+	for _, pid := range pids {
+		of, err := memoryOf(pid, "VmRSS:")
+		if err != nil {
+			return 0, err
+		}
+		sum += of
+	}
+	return sum, nil
+}
+
+// memoryOf returns a line of the status of a process (proc_pid_status(5)), in MB.
+func memoryOf(pid int, line string) (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
 	_, after, _ := strings.Cut(string(status), line)
 	fields := strings.Fields(after)
 	if len(fields) == 0 {
-		return 0, fmt.Errorf("no %s in the status of process %d", line, c.cmd.Process.Pid)
+		return 0, fmt.Errorf("no %s in the status of process %d", line, pid)
 	}
 	kib, err := strconv.ParseFloat(fields[0], 64)
 	return kib * 1024 / 1e6, err

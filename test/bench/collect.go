@@ -26,6 +26,9 @@ const (
 	// A tree with this width and depth has as many objects as the flat one.
 	wide, deep = 10, 4
 	inTree     = 10 + 100 + 1000 + 10000
+	// A tree with this depth is what people have.
+	shallow       = 3
+	inShallowTree = 10 + 100 + 1000
 
 	// settling is the time for all watches to receive the created objects.
 	settling = 2 * time.Second
@@ -35,32 +38,27 @@ const (
 
 // collect measures how many dependents a second are deleted, from the deletion of their owner to
 // the last of them.
-func collect(policy metav1.DeletionPropagation, dependents, depth int) func(context.Context, *bench) (float64, error) {
-	return func(ctx context.Context, b *bench) (float64, error) {
-		c, client, err := b.startWithClient(ctx, simulatedNode...)
-		if err != nil {
-			return 0, err
-		}
-		defer c.stop()
-		configMaps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+func collect(policy metav1.DeletionPropagation, dependents, depth int) work {
+	return work{nodes: 1, measure: func(ctx context.Context, s *side) (float64, error) {
+		configMaps := s.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 		owner, err := plant(ctx, configMaps, dependents, depth)
 		if err != nil {
 			return 0, err
 		}
 		var took, processor time.Duration
-		err = c.profiled(ctx, func() (err error) {
-			before := c.processorTime()
+		err = s.profiled(ctx, func() (err error) {
+			before := s.processorTime()
 			took, err = fell(ctx, configMaps, owner, policy, dependents)
-			processor = c.processorTime() - before
+			processor = s.processorTime() - before
 			return err
 		})
 		if err != nil {
 			return 0, err
 		}
 		// A busy machine affects the CPU time less than the rate.
-		fmt.Printf("  %v of the server's processor time for each dependent\n", (processor / time.Duration(dependents)).Round(time.Microsecond))
+		fmt.Printf("  %v of %s's processor time for each dependent\n", (processor / time.Duration(dependents)).Round(time.Microsecond), s.name)
 		return float64(dependents) / took.Seconds(), nil
-	}
+	}}
 }
 
 // plant creates an owner with dependents and waits until the server is idle. In a deep tree each

@@ -25,38 +25,40 @@ const (
 // create creates one object.
 type create func(ctx context.Context, client kubernetes.Interface, name string) error
 
-func createConfigMaps(ctx context.Context, b *bench) (float64, error) {
-	return createRate(ctx, b, func(ctx context.Context, client kubernetes.Interface, name string) error {
-		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, configMap(name), metav1.CreateOptions{})
-		return err
-	})
+func createConfigMap(ctx context.Context, client kubernetes.Interface, name string) error {
+	_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, configMap(name), metav1.CreateOptions{})
+	return err
 }
 
-// createPods measures the API alone: no scheduler handles these pods, because they name a scheduler
-// that does not exist.
-func createPods(ctx context.Context, b *bench) (float64, error) {
-	return createRate(ctx, b, func(ctx context.Context, client kubernetes.Interface, name string) error {
-		pod := pod(name)
-		pod.Spec.SchedulerName = "nobody"
-		_, err := client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{})
-		return err
-	})
+// createUnscheduled creates a pod that no scheduler handles, because it names one that does not exist. That measures the API alone.
+func createUnscheduled(ctx context.Context, client kubernetes.Interface, name string) error {
+	pod := pod(name)
+	pod.Spec.SchedulerName = "nobody"
+	return createThis(ctx, client, pod)
 }
 
-// createRate returns how many objects a second all clients together create; each client creates one
-// after the other.
-func createRate(ctx context.Context, b *bench, create create) (float64, error) {
-	c, err := b.start(ctx, simulatedNode...)
-	if err != nil {
-		return 0, err
-	}
-	defer c.stop()
+// createScheduled creates a pod that is scheduled and runs on a simulated node.
+func createScheduled(ctx context.Context, client kubernetes.Interface, name string) error {
+	return createThis(ctx, client, pod(name))
+}
+
+func createThis(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
+	_, err := client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{})
+	return err
+}
+
+// creating measures how many objects a second all clients together create; each client creates one after the other.
+func creating(create create, nodes int) work {
+	return work{nodes: nodes, measure: func(ctx context.Context, s *side) (float64, error) { return createRate(ctx, s, create) }}
+}
+
+func createRate(ctx context.Context, s *side, create create) (float64, error) {
 	var created atomic.Int64
 	loading, stop := context.WithCancel(ctx)
 	defer stop()
 	var group errgroup.Group
 	for i := range clients {
-		client, err := c.client()
+		client, err := newClient(s.config)
 		if err != nil {
 			return 0, err
 		}
@@ -74,7 +76,7 @@ func createRate(ctx context.Context, b *bench, create create) (float64, error) {
 	}
 	pause(loading, warmUp)
 	var rate float64
-	err = c.profiled(loading, func() error {
+	err := s.profiled(loading, func() error {
 		before, began := created.Load(), time.Now()
 		pause(loading, measured)
 		rate = float64(created.Load()-before) / time.Since(began).Seconds()

@@ -24,48 +24,24 @@ const (
 	planting = 20 * time.Second
 )
 
-// startCronJobs measures the time from the scheduled minute of the CronJobs until the last of them
-// has reported its Job. The pods run on 20 simulated nodes.
-func startCronJobs(ctx context.Context, b *bench) (float64, error) {
-	c, client, err := b.startWithClient(ctx, "--no-node", "--simulated-nodes", "20")
-	if err != nil {
-		return 0, err
-	}
-	defer c.stop()
-	due, err := plan(ctx, client)
-	if err != nil {
-		return 0, err
-	}
-	var took time.Duration
-	before := c.processorTime()
-	err = c.profiled(ctx, func() error {
-		took, err = due.await(ctx)
-		return err
-	})
-	// A busy machine affects the CPU time less than the time.
-	fmt.Printf("  %v of the server's processor time for each CronJob\n", ((c.processorTime() - before) / cronJobs).Round(time.Microsecond))
-	return took.Seconds(), err
-}
-
-// cronJobsBesideUpstream returns how many times longer upstream takes, which has no nodes here.
-func cronJobsBesideUpstream(ctx context.Context, b *bench) (float64, error) {
-	u, err := b.startUpstream(ctx, 0)
-	if err != nil {
-		return 0, fmt.Errorf("upstream: %w", err)
-	}
-	defer u.stop()
-	due, err := plan(ctx, u)
-	if err != nil {
-		return 0, fmt.Errorf("upstream: %w", err)
-	}
-	theirs, err := due.await(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("upstream: %w", err)
-	}
-	u.stop()
-	ours, err := startCronJobs(ctx, b)
-	fmt.Printf("  Kindred %.2f s, upstream %.2f s\n", ours, theirs.Seconds())
-	return theirs.Seconds() / ours, err
+// schedulingJobs measures the time from the scheduled minute of the CronJobs until the last of them
+// has reported its Job.
+func schedulingJobs(nodes int) work {
+	return work{nodes: nodes, measure: func(ctx context.Context, s *side) (float64, error) {
+		due, err := plan(ctx, s)
+		if err != nil {
+			return 0, err
+		}
+		var took time.Duration
+		before := s.processorTime()
+		err = s.profiled(ctx, func() error {
+			took, err = due.await(ctx)
+			return err
+		})
+		// A busy machine affects the CPU time less than the time.
+		fmt.Printf("  %v of %s's processor time for each CronJob\n", ((s.processorTime() - before) / cronJobs).Round(time.Microsecond), s.name)
+		return took.Seconds(), err
+	}}
 }
 
 // schedule is a minute at which CronJobs are due, and the events of their objects.

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -194,7 +193,7 @@ func newCaller(ctx context.Context, config *rest.Config) (*caller, error) {
 	}
 	c := &caller{Interface: client}
 	for namespace, count := range map[string]int{some: someCount, many: manyCount} {
-		if err := c.fill(ctx, namespace, count); err != nil {
+		if err := fill(ctx, c, namespace, count); err != nil {
 			return nil, err
 		}
 	}
@@ -207,23 +206,6 @@ func newCaller(ctx context.Context, config *rest.Config) (*caller, error) {
 	}
 	c.watch, err = watcher.CoreV1().ConfigMaps(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=written"})
 	return c, err
-}
-
-// fill creates a namespace with a number of ConfigMaps.
-func (c *caller) fill(ctx context.Context, namespace string, count int) error {
-	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := c.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(clients)
-	for i := range count {
-		group.Go(func() error {
-			_, err := c.in(namespace).Create(ctx, configMap(fmt.Sprintf("c%d", i)), metav1.CreateOptions{})
-			return err
-		})
-	}
-	return group.Wait()
 }
 
 // takeTurns measures an operation on both servers alternately. The first round is a warm-up and

@@ -26,6 +26,8 @@ type bench struct {
 	// profiles are the files for the server's profiles, by the name of the profile. A profile with
 	// an empty file name is not written.
 	profiles map[string]string
+	// history is the file to which results beside upstream are appended; none if it is empty.
+	history string
 	// profileSeconds is the length of the profiles, from the start of the measured time.
 	profileSeconds int
 }
@@ -44,32 +46,25 @@ type figure struct {
 const latency = "latency"
 
 func figures() []figure {
-	return []figure{
+	return slices.Concat([]figure{
 		{name: "start", what: "process start to ready, median of 5", unit: "s", target: 1, measure: startTime},
 		{name: "memory", what: "RSS 30 s idle, one real node", unit: "MB", target: 250, measure: idleMemory},
-		{name: "create-configmaps", what: "ConfigMap creates over HTTPS, 32 clients", unit: "/s", target: 2500, atLeast: true, measure: createConfigMaps},
-		{name: "create-pods", what: "Pod creates over HTTPS, 32 clients", unit: "/s", target: 1500, atLeast: true, measure: createPods},
-		{name: "scale", what: "Deployment 0 to 300 Running, 20 simulated nodes", unit: "s", target: 0.6, measure: on20Nodes(scaling)},
-		{name: "scale-2000", what: "Deployment 0 to 2,000 Running", unit: "s", target: 4, measure: on20Nodes(scalingMany)},
-		{name: "delete-2000", what: "deletion of these 2,000, until all are gone", unit: "s", target: 1.5, measure: on20Nodes(deletingMany)},
-		{name: "scale-upstream", what: "Deployment 0 to 300, upstream ÷", unit: "", target: 4.3, atLeast: true, measure: workloadBesideUpstream(scaling)},
-		{name: "scale-2000-upstream", what: "Deployment 0 to 2,000, upstream ÷", unit: "", target: 5.2, atLeast: true, measure: workloadBesideUpstream(scalingMany)},
-		{name: "delete-2000-upstream", what: "deletion of these 2,000, upstream ÷", unit: "", target: 4, atLeast: true, measure: workloadBesideUpstream(deletingMany)},
-		{name: "rollout", what: "rolling update of 300 pods, maxSurge 25 %", unit: "s", target: 2.5, measure: on20Nodes(rollingOut)},
-		{name: "rollout-upstream", what: "rolling update of 300 pods, upstream ÷", unit: "", target: 1, atLeast: true, measure: workloadBesideUpstream(rollingOut)},
-		{name: "job", what: "Job of 1,000 completions, parallelism 100", unit: "s", target: 5, measure: on20Nodes(runningJob)},
-		{name: "job-upstream", what: "Job of 1,000 completions, upstream ÷", unit: "", target: 1, atLeast: true, measure: workloadBesideUpstream(runningJob)},
-		{name: "statefulset", what: "StatefulSet of 100 pods in parallel, until Running", unit: "s", target: 1, measure: on20Nodes(startingSet)},
-		{name: "statefulset-upstream", what: "StatefulSet of 100 pods, upstream ÷", unit: "", target: 1, atLeast: true, measure: workloadBesideUpstream(startingSet)},
-		{name: "cronjobs", what: "1,000 CronJobs due in the same second, all started", unit: "s", target: 3, measure: startCronJobs},
-		{name: "cronjobs-upstream", what: "the same, upstream ÷", unit: "", target: 1, atLeast: true, measure: cronJobsBesideUpstream},
-		{name: "collect", what: "background collection of 5,000 dependents", unit: "/s", target: 4000, atLeast: true, measure: collect(background, dependents, 1)},
-		{name: "collect-foreground", what: "foreground collection of 5,000 dependents", unit: "/s", target: 3000, atLeast: true, measure: collect(foreground, dependents, 1)},
-		{name: "collect-100000", what: "background collection of 100,000 dependents", unit: "/s", target: 3200, atLeast: true, measure: collect(background, 20*dependents, 1)},
-		{name: "collect-flat", what: "background collection of 11,110 dependents", unit: "/s", target: 4000, atLeast: true, measure: collect(background, inTree, 1)},
-		{name: "collect-tree", what: "as many, as a tree 10 wide and 4 deep", unit: "/s", target: 4000, atLeast: true, measure: collect(background, inTree, deep)},
-		{name: "collect-upstream", what: "background collection of 5,000 dependents, ÷ upstream", unit: "", target: 2, atLeast: true, measure: besideUpstream},
-		{name: "yielding", what: "p99 of 200 requests/s during a collection of 50,000, ÷", unit: "", target: 2, measure: yielding},
+		{name: "memory-loaded", what: "RSS after a load of objects, pods and collections", unit: "MB", target: 800, measure: ofKindred(loaded)},
+		{name: "create-configmaps", what: "ConfigMap creates over HTTPS, 32 clients", unit: "/s", target: 2500, atLeast: true, measure: ofKindred(creating(createConfigMap, 1))},
+		{name: "create-pods", what: "Pod creates over HTTPS, 32 clients", unit: "/s", target: 1500, atLeast: true, measure: ofKindred(creating(createUnscheduled, 1))},
+		{name: "scale", what: "Deployment 0 to 300 Running, 20 simulated nodes", unit: "s", target: 0.6, measure: ofKindred(scaling)},
+		{name: "scale-2000", what: "Deployment 0 to 2,000 Running", unit: "s", target: 4, measure: ofKindred(scalingMany)},
+		{name: "delete-2000", what: "deletion of these 2,000, until all are gone", unit: "s", target: 1.5, measure: ofKindred(deletingMany)},
+		{name: "rollout", what: "rolling update of 300 pods, maxSurge 25 %", unit: "s", target: 2.5, measure: ofKindred(rollingOut)},
+		{name: "job", what: "Job of 1,000 completions, parallelism 100", unit: "s", target: 5, measure: ofKindred(runningJob)},
+		{name: "statefulset", what: "StatefulSet of 100 pods in parallel, until Running", unit: "s", target: 1, measure: ofKindred(startingSet)},
+		{name: "cronjobs", what: "1,000 CronJobs due in the same second, all started", unit: "s", target: 3, measure: ofKindred(schedulingJobs(20))},
+		{name: "collect", what: "background collection of 5,000 dependents", unit: "/s", target: 4000, atLeast: true, measure: ofKindred(collect(background, dependents, 1))},
+		{name: "collect-foreground", what: "foreground collection of 5,000 dependents", unit: "/s", target: 3000, atLeast: true, measure: ofKindred(collect(foreground, dependents, 1))},
+		{name: "collect-100000", what: "background collection of 100,000 dependents", unit: "/s", target: 3200, atLeast: true, measure: ofKindred(collect(background, 20*dependents, 1))},
+		{name: "collect-flat", what: "background collection of 11,110 dependents", unit: "/s", target: 4000, atLeast: true, measure: ofKindred(collect(background, inTree, 1))},
+		{name: "collect-tree", what: "as many, as a tree 10 wide and 4 deep", unit: "/s", target: 4000, atLeast: true, measure: ofKindred(collect(background, inTree, deep))},
+		{name: "yielding", what: "p99 of 200 requests/s during a collection of 50,000, ÷", unit: "", target: 1.25, measure: yielding},
 		{name: "undelete", what: "undeletion of an owner with 5,000 dependents", unit: "s", target: 15, measure: undelete(dependents)},
 		{name: "undelete-100000", what: "undeletion of an owner with 100,000 dependents", unit: "s", target: 300, measure: undelete(20 * dependents)},
 		{name: "undelete-list", what: "list of 5,000 deletions that can be undone", unit: "s", target: 1, measure: undeleteList},
@@ -93,7 +88,35 @@ func figures() []figure {
 		{name: "probes-processor", what: "110 pods with a probe each second, share of a core", unit: "%", target: 5, measure: probesProcessor},
 		{name: "probes-memory", what: "the same, memory", unit: "MB", target: 25, measure: probesMemory},
 		{name: "summary", what: "/stats/summary of 110 pods", unit: "ms", target: 50, measure: summaryLatency},
+	}, besideUpstream())
+}
+
+// besideUpstream are the figures that compare Kindred with upstream's control plane.
+func besideUpstream() []figure {
+	var all []figure
+	add := func(name, what string, target float64, w work, compare comparison) {
+		f := figure{name: "beside-" + name, what: what, target: target, atLeast: compare.isGain, measure: beside("beside-"+name, w, compare)}
+		all = append(all, f)
 	}
+	add("start", "start to ready, 20 simulated nodes, share of upstream's", 0.13, starting, share)
+	add("memory", "memory 30 s idle, share of upstream's", 0.25, resting, share)
+	add("memory-loaded", "memory after a load, share of upstream's", 0.5, loaded, share)
+	add("create-configmaps", "ConfigMaps created, 32 clients, times upstream's", 3, creating(createConfigMap, 20), more)
+	add("create-pods", "Pods created that run on 50 nodes, times upstream's", 3, creating(createScheduled, 50), more)
+	add("scale", "Deployment 0 to 300 Running, times as fast", 6, scaling, faster)
+	add("scale-2000", "Deployment 0 to 2,000 Running, times as fast", 6, scalingMany, faster)
+	add("delete", "deletion of 300 pods, times as fast", 4, deleting, faster)
+	add("delete-2000", "deletion of 2,000 pods, times as fast", 8, deletingMany, faster)
+	add("tree", "tree of 1,110 collected, times upstream's", 10, collect(background, inShallowTree, shallow), more)
+	add("collect", "5,000 dependents collected, times upstream's", 2, collect(background, dependents, 1), more)
+	add("watch", "events of 100 watches, times upstream's", 3, watching, more)
+	add("list-500", "list of 500, median, share of upstream's", 0.7, listing(someCount), share)
+	add("list-10000", "list of 10,000, median, share of upstream's", 0.7, listing(manyCount), share)
+	add("rollout", "rolling update of 300 pods, times as fast", 1, rollingOut, faster)
+	add("job", "Job of 1,000 completions, times as fast", 1, runningJob, faster)
+	add("statefulset", "StatefulSet of 100 pods, times as fast", 1, startingSet, faster)
+	add("cronjobs", "1,000 CronJobs due in the same second, times as fast", 1, schedulingJobs(20), faster)
+	return all
 }
 
 func main() {
@@ -115,6 +138,7 @@ func run() error {
 	profileSeconds := flag.Int("profileseconds", 5, "the length of the profiles; most figures take about 5 s, and the probes 60 s")
 	measure := flag.String("measure", "", "measure one figure and print its value only, for the figures that this program measures as another process")
 	proxy := flag.String("proxy", "", "route Services with this kubeconfig, as a process of its own, for the figures beside kube-proxy")
+	history := flag.String("history", "", "append the results of figures beside upstream to this file")
 	list := flag.Bool("list", false, "list the figures and exit")
 	flag.Parse()
 
@@ -135,7 +159,7 @@ func run() error {
 		fmt.Printf("%-18s %s\n", latency, "p50 and p99 of single requests, compared with upstream's kube-apiserver")
 		return nil
 	}
-	b := &bench{profiles: map[string]string{"profile": *cpuProfile, "allocs": *allocProfile, "heap": *heapProfile}, profileSeconds: *profileSeconds}
+	b := &bench{profiles: map[string]string{"profile": *cpuProfile, "allocs": *allocProfile, "heap": *heapProfile}, history: *history, profileSeconds: *profileSeconds}
 	if b.binary, err = filepath.Abs(*binary); err != nil {
 		return err
 	}

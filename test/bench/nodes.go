@@ -35,7 +35,7 @@ type nodes struct {
 
 // startNodes creates nodes and simulates them until ctx ends.
 func startNodes(ctx context.Context, config *rest.Config, count int) error {
-	client, err := upstreamClient(config)
+	client, err := newClient(config)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func startNodes(ctx context.Context, config *rest.Config, count int) error {
 	if err != nil {
 		return err
 	}
-	if client, err = upstreamClient(config); err != nil {
+	if client, err = newClient(config); err != nil {
 		return err
 	}
 	n := &nodes{client: client, work: make(chan *corev1.Pod, manyReplicas)}

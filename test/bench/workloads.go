@@ -35,32 +35,27 @@ type workload struct {
 }
 
 var (
-	scaling      = workload{measure: scaleTo(replicas)}
-	scalingMany  = workload{measure: scaleTo(manyReplicas)}
-	deletingMany = workload{prepare: scaleTo(manyReplicas), measure: deleteDeployment(manyReplicas)}
-	rollingOut   = workload{prepare: scaleTo(replicas), measure: rollOut}
-	runningJob   = workload{measure: runJob}
-	startingSet  = workload{measure: startSet}
+	scaling      = workload{measure: scaleTo(replicas)}.work()
+	scalingMany  = workload{measure: scaleTo(manyReplicas)}.work()
+	deleting     = workload{prepare: scaleTo(replicas), measure: deleteDeployment(replicas)}.work()
+	deletingMany = workload{prepare: scaleTo(manyReplicas), measure: deleteDeployment(manyReplicas)}.work()
+	rollingOut   = workload{prepare: scaleTo(replicas), measure: rollOut}.work()
+	runningJob   = workload{measure: runJob}.work()
+	startingSet  = workload{measure: startSet}.work()
 )
 
-// on20Nodes returns the function that measures a workload.
-func on20Nodes(w workload) func(context.Context, *bench) (float64, error) {
-	return func(ctx context.Context, b *bench) (float64, error) {
-		c, client, err := b.startWithClient(ctx, "--no-node", "--simulated-nodes", "20")
-		if err != nil {
+// work returns the measurement of the time that the workload takes, in seconds.
+func (w workload) work() work {
+	return work{nodes: 20, measure: func(ctx context.Context, s *side) (seconds float64, err error) {
+		if err := w.prepared(ctx, s); err != nil {
 			return 0, err
 		}
-		defer c.stop()
-		if err := w.prepared(ctx, client); err != nil {
-			return 0, err
-		}
-		var took float64
-		err = c.profiled(ctx, func() error {
-			took, err = w.timed(ctx, client, "Kindred", c.processorTime)
+		err = s.profiled(ctx, func() error {
+			seconds, err = w.timed(ctx, s)
 			return err
 		})
-		return took, err
-	}
+		return seconds, err
+	}}
 }
 
 func (w workload) prepared(ctx context.Context, client kubernetes.Interface) error {
@@ -73,15 +68,15 @@ func (w workload) prepared(ctx context.Context, client kubernetes.Interface) err
 	return nil
 }
 
-// timed measures the workload, and prints the processor time that the named server uses meanwhile. It
-// depends less on what else the machine does.
-func (w workload) timed(ctx context.Context, client kubernetes.Interface, server string, processorTime func() time.Duration) (seconds float64, err error) {
-	used, began := processorTime(), time.Now()
-	if err := w.measure(ctx, client); err != nil {
+// timed measures the workload, and prints the processor time that the side uses meanwhile. It depends less on what else the
+// machine does.
+func (w workload) timed(ctx context.Context, s *side) (seconds float64, err error) {
+	used, began := s.processorTime(), time.Now()
+	if err := w.measure(ctx, s); err != nil {
 		return 0, err
 	}
 	took := time.Since(began)
-	fmt.Printf("  %s used %.2f s of processor time\n", server, (processorTime() - used).Seconds())
+	fmt.Printf("  %s used %.2f s of processor time\n", s.name, (s.processorTime() - used).Seconds())
 	return took.Seconds(), nil
 }
 

@@ -60,6 +60,14 @@ func (s *Server) ProcessorTime() (sum time.Duration) {
 	return sum
 }
 
+// PIDs returns the IDs of the processes.
+func (s *Server) PIDs() (all []int) {
+	for _, p := range s.processes {
+		all = append(all, p.cmd.Process.Pid)
+	}
+	return all
+}
+
 // CheckRunning returns an error if a process of the server has ended.
 func (s *Server) CheckRunning() error {
 	var ended []error
