@@ -4,17 +4,23 @@
 package scenarios
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestRestartPolicies: each policy decides what follows when a container ends.
 func TestRestartPolicies(t *testing.T) {
 	s := withNode(t)
+	before, err := s.cluster.client(t).CoreV1().Pods(s.namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	run := func(name, policy, script string) {
 		s.Helper()
 		s.kubectl("run", name, "--image="+image, "--restart="+policy, "--", "sh", "-c", script)
@@ -34,9 +40,9 @@ func TestRestartPolicies(t *testing.T) {
 		t.Errorf("never-3 ended as %+v", ended)
 	}
 	for name, exit := range map[string]int32{"on-failure-3": 3, "always-0": 0} {
-		s.eventually(name+" backs off", func() error {
-			status := s.containerStatus(name)
-			if status.State.Waiting == nil || status.State.Waiting.Reason != "CrashLoopBackOff" || status.RestartCount == 0 {
+		// The first pause ends before a slow machine asks for it. The watch shows it even then.
+		s.showed(name+" backs off", before.ResourceVersion, name, func(status corev1.ContainerStatus) error {
+			if status.State.Waiting == nil || status.State.Waiting.Reason != "CrashLoopBackOff" || status.RestartCount != 1 {
 				return fmt.Errorf("%+v", status)
 			}
 			if last := status.LastTerminationState.Terminated; last == nil || last.ExitCode != exit {
@@ -48,7 +54,12 @@ func TestRestartPolicies(t *testing.T) {
 			return nil
 		})
 		s.phase(name, corev1.PodRunning)
-		s.contains(s.kubectl("get", "pod", name), "CrashLoopBackOff")
+		s.eventually(name+" is shown as backing off", func() error {
+			if out := s.kubectl("get", "pod", name); !strings.Contains(out, "CrashLoopBackOff") {
+				return fmt.Errorf("%s", out)
+			}
+			return nil
+		})
 	}
 	s.contains(s.kubectl("describe", "pod", "always-0"), "BackOff", "Back-off restarting failed container always-0 in pod always-0_"+s.namespace, "Last State:", "Completed")
 }
@@ -61,6 +72,34 @@ func (s *session) phase(pod string, want corev1.PodPhase) {
 		}
 		return nil
 	})
+}
+
+// showed waits until a pod's first container has had a status that the condition accepts, at any time since a
+// version of the list of pods.
+func (s *session) showed(what, since, pod string, condition func(corev1.ContainerStatus) error) {
+	s.Helper()
+	w, err := s.cluster.client(s.T).CoreV1().Pods(s.namespace).Watch(s.Context(), metav1.ListOptions{ResourceVersion: since, FieldSelector: "metadata.name=" + pod})
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer w.Stop()
+	err = errors.New("the pod has no container status")
+	for timeout := time.After(patience); ; {
+		select {
+		case event, open := <-w.ResultChan():
+			if !open {
+				s.Fatalf("%s: the watch ended", what)
+			}
+			if p, ok := event.Object.(*corev1.Pod); ok && len(p.Status.ContainerStatuses) > 0 {
+				err = condition(p.Status.ContainerStatuses[0])
+			}
+			if err == nil {
+				return
+			}
+		case <-timeout:
+			s.Fatalf("%s: after %s: %v", what, patience, err)
+		}
+	}
 }
 
 // containerStatus returns the status of a pod's first container, which is empty before there is
