@@ -79,7 +79,15 @@ var agnhost = layer{"agnhost", []source{
 	upstream{"localhost.crt", upstreamImages + "agnhost/porter/localhost.crt"},
 	upstream{"localhost.key", upstreamImages + "agnhost/porter/localhost.key"},
 	dir{"uploads", 0o755},
+	// What fake-registry-server serves as pause:testing.
+	served{"var/registry/pause", "testing", pauseLayer, pauseConfig},
 }}
+
+// pauseLayer is a stand-in: the program of Kindred's own sandboxes, which waits and reaps as upstream's does.
+var (
+	pauseLayer  = layer{"pause", []source{pauseProgram{"pause"}}}
+	pauseConfig = v1.Config{User: "65535:65535", Entrypoint: []string{"/pause"}, Env: []string{images.SystemPath}, Labels: versioned("3.10.2")}
+)
 
 func agnhostConfig(version string, cmd ...string) v1.Config {
 	return v1.Config{
@@ -105,12 +113,7 @@ var recipes = []recipe{
 		Layers: []layer{compiledBusybox},
 		Config: v1.Config{Cmd: []string{"sh"}, Env: []string{images.SystemPath}, Labels: versioned("1.37.0-2")},
 	},
-	// A stand-in: the program of Kindred's own sandboxes, which waits and reaps as upstream's does.
-	{
-		Name:   Registry + "/pause:3.10.2",
-		Layers: []layer{{"pause", []source{pauseProgram{"pause"}}}},
-		Config: v1.Config{User: "65535:65535", Entrypoint: []string{"/pause"}, Env: []string{images.SystemPath}, Labels: versioned("3.10.2")},
-	},
+	{Name: Registry + "/pause:3.10.2", Layers: []layer{pauseLayer}, Config: pauseConfig},
 	// A stand-in: agnhost's web server. The specs need a container that keeps running and answers
 	// on port 80; of node agents also one whose process is called nginx, with its ID in a file.
 	{
