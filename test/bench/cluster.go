@@ -125,6 +125,7 @@ func (c *cluster) client() (*kubernetes.Clientset, error) {
 func withOwnConnection(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Dial = (&net.Dialer{}).DialContext
+	config.WarningHandlerWithContext = rest.NoWarnings{} // thousands of equal pods get the same warnings
 	return config
 }
 
