@@ -26,7 +26,7 @@ var (
 	seLinux = Fact{Kind: "Pod", Field: "spec.securityContext.seLinuxOptions",
 		Effect: "none, if no node has SELinux; also in containers"}
 	windowsOptions = Fact{Kind: "Pod", Field: "spec.securityContext.windowsOptions",
-		Effect: "none, if no node runs Windows; also in containers. With hostProcess, the pod fails, and the node says why"}
+		Effect: "none, if no node runs Windows; also in containers"}
 	capability = Fact{Kind: "Pod", Field: "spec.containers[*].securityContext.capabilities",
 		Effect: "a name that Linux does not have is ignored; so is one with the prefix `CAP_`, by containerd"}
 	managedBy = Fact{Kind: "Job", Field: "spec.managedBy", Waits: true,

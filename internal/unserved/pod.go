@@ -105,7 +105,7 @@ func (f *podFinder) security(at string, selinux *corev1.SELinuxOptions, profile 
 	if profile != nil && profile.Type != corev1.AppArmorProfileTypeUnconfined && lacking(f.cluster, AppArmor) {
 		f.add(&appArmor, at+".appArmorProfile", "no node has AppArmor; the pod fails")
 	}
-	if windows != nil && !ptr.Deref(windows.HostProcess, false) && noWindows(f.cluster) {
+	if windows != nil && noWindows(f.cluster) {
 		f.add(&windowsOptions, at+".windowsOptions", "no node runs Windows; the options have no effect")
 	}
 }

@@ -107,7 +107,7 @@ func TestFind(t *testing.T) {
 		{"a node that lacks everything", demanding, lacks(everything), []string{
 			"spec.volumes[0].image", "spec.securityContext.seLinuxOptions", "spec.securityContext.appArmorProfile",
 			"spec.securityContext.windowsOptions", "spec.securityContext.supplementalGroupsPolicy",
-			"spec.initContainers[0].securityContext.seLinuxOptions"}},
+			"spec.initContainers[0].securityContext.seLinuxOptions", "spec.initContainers[0].securityContext.windowsOptions"}},
 		{"a node that lacks nothing", demanding, windows, nil},
 		{"an old runtime", deep, lacks(everything), []string{"spec.hostUsers", "spec.containers[0].volumeMounts[0].recursiveReadOnly"}},
 		{"names of capabilities", capable("NET_ADMIN", "net_admin", "CAP_NET_ADMIN", "FLY"), old, []string{

@@ -65,28 +65,7 @@ func checkOS(p *v1.Pod) *pod.Refusal {
 	if p.Spec.OS != nil && p.Spec.OS.Name != v1.Linux {
 		return &pod.Refusal{Reason: "PodOSNotSupported", Message: "Failed to admit pod as the OS field doesn't match node OS"}
 	}
-	if hostProcess(p) {
-		return &pod.Refusal{Reason: "PodOSNotSupported", Message: "Failed to admit pod as HostProcess containers need a Windows node"}
-	}
 	return nil
-}
-
-// hostProcess reports whether the pod requests Windows HostProcess containers.
-func hostProcess(p *v1.Pod) bool {
-	requests := func(o *v1.WindowsSecurityContextOptions) bool {
-		return o != nil && o.HostProcess != nil && *o.HostProcess
-	}
-	if sc := p.Spec.SecurityContext; sc != nil && requests(sc.WindowsOptions) {
-		return true
-	}
-	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			if sc := list[i].SecurityContext; sc != nil && requests(sc.WindowsOptions) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // checkGroupsPolicy refuses a pod with the policy Strict if the node's runtime does not implement it

@@ -70,9 +70,9 @@ func TestCheck(t *testing.T) {
 			&pod.Refusal{Reason: "PodOSNotSupported", Message: "Failed to admit pod as the OS field doesn't match node OS"}},
 		{"label of another os", tolerating(func(p *v1.Pod) { p.Labels = map[string]string{v1.LabelOSStable: "windows"} }), nil,
 			&pod.Refusal{Reason: "PodOSSelectorNodeLabelDoesNotMatch", Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}},
-		{"host process", tolerating(func(p *v1.Pod) {
+		{"options of Windows", tolerating(func(p *v1.Pod) {
 			p.Spec.Containers[0].SecurityContext = &v1.SecurityContext{WindowsOptions: &v1.WindowsSecurityContextOptions{HostProcess: new(true)}}
-		}), nil, &pod.Refusal{Reason: "PodOSNotSupported", Message: "Failed to admit pod as HostProcess containers need a Windows node"}},
+		}), nil, nil},
 		{"cpu", requesting(v1.ResourceCPU, "1500m"), []*v1.Pod{requesting(v1.ResourceCPU, "1")},
 			&pod.Refusal{Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000"}},
 		{"memory", requesting(v1.ResourceMemory, "2Gi"), nil,

@@ -330,11 +330,6 @@ func TestRefusals(t *testing.T) {
 			"NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"},
 		"Windows": {func() *v1.Pod { p := named("p", "sim-0"); p.Spec.OS = &v1.PodOS{Name: v1.Windows}; return p }(),
 			"PodOSNotSupported", "Pod was rejected: Failed to admit pod as the OS field doesn't match node OS"},
-		"HostProcess": {func() *v1.Pod {
-			p := named("p", "sim-0")
-			p.Spec.SecurityContext = &v1.PodSecurityContext{WindowsOptions: &v1.WindowsSecurityContextOptions{HostProcess: new(true)}}
-			return p
-		}(), "PodOSNotSupported", "Pod was rejected: Failed to admit pod as HostProcess containers need a Windows node"},
 		"bad annotation": {with(named("p", "sim-0"), v1.RestartPolicyNever, ExitAfter, "soon"),
 			"InvalidSimulation", "Pod was rejected: annotation kindred.dev/simulated-exit-after is \"soon\", not a duration such as 1.5s"},
 		"bad code": {with(named("p", "sim-0"), v1.RestartPolicyNever, ExitCode, "256"),
