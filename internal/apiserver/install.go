@@ -10,15 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apiserver/pkg/admission"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
 
 // install installs the enabled versions and resources of all groups, and returns their endpoints.
-func (s *Server) install(main *genericapiserver.GenericAPIServer, env generic.Environment, admit admission.Interface) (generic.Built, error) {
+func (s *Server) install(main *genericapiserver.GenericAPIServer, g *genericapiserver.Config, env generic.Environment) (generic.Built, error) {
 	built := generic.Built{}
+	i := installer{main, g}
 	for _, groups := range together(s.groups) {
 		var infos []*genericapiserver.APIGroupInfo
 		for _, group := range groups {
@@ -29,12 +30,13 @@ func (s *Server) install(main *genericapiserver.GenericAPIServer, env generic.En
 			if len(info.PrioritizedVersions) == 0 {
 				continue
 			}
-			if err := s.deletions.add(main, admit, info); err != nil {
+			if err := s.deletions.add(main, g.AdmissionControl, info); err != nil {
 				return nil, fmt.Errorf("group %q: %w", group.Name, err)
 			}
 			infos = append(infos, info)
 		}
-		if err := installTogether(main, infos); err != nil {
+		types := newFieldTypes(func() (map[string]*spec.Schema, error) { return models(g.OpenAPIV3Config, infos) })
+		if err := i.install(types, infos); err != nil {
 			return nil, fmt.Errorf("group %q: %w", groups[0].Name, err)
 		}
 	}
@@ -57,16 +59,6 @@ func together(groups []generic.Group) [][]generic.Group {
 		out[at] = append(out[at], group)
 	}
 	return out
-}
-
-func installTogether(main *genericapiserver.GenericAPIServer, infos []*genericapiserver.APIGroupInfo) error {
-	if len(infos) == 0 {
-		return nil
-	}
-	if infos[0].PrioritizedVersions[0].Group == "" {
-		return main.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, infos[0])
-	}
-	return main.InstallAPIGroups(infos...)
 }
 
 // groupInfo describes the enabled versions and resources of a group.

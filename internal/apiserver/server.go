@@ -249,7 +249,7 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 		return nil, err
 	}
 	env := generic.Environment{Scheme: s.scheme, Options: g.RESTOptionsGetter, Clock: c.Clock, Declared: core.DeclaredOptions(), Gangs: s.ServesGangs()}
-	built, err := s.install(main, env, g.AdmissionControl)
+	built, err := s.install(main, g, env)
 	if err != nil {
 		return nil, err
 	}
