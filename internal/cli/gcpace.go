@@ -22,17 +22,21 @@ const (
 	// gcMost takes half of the collections of the default, which spends a fifth of the processor time on them while many objects
 	// are written.
 	gcMost = 200
+	// gcGarbage is how much garbage a large heap may have before a collection, in bytes, in addition to half of what is live. It
+	// is more than gcMost allows a small one. So the heap of a loaded cluster does not triple, for some more collections.
+	gcGarbage = 128 << 20
 	// gcPeriod is how often the rate is measured.
 	gcPeriod = time.Second
 )
 
-// gcPercent returns GOGC for a rate of allocations, in bytes per second.
-func gcPercent(rate float64) int {
+// gcPercent returns GOGC for a rate of allocations, in bytes per second, and a live heap, in bytes.
+func gcPercent(rate float64, live uint64) int {
 	milliseconds := rate / (1 << 20) // of collections in each second, with a GOGC of 100
-	return min(max(int(milliseconds*100/(gcShare*1000)), gcLeast), gcMost)
+	percent := min(max(int(milliseconds*100/(gcShare*1000)), gcLeast), gcMost)
+	return min(percent, 50+int(100*gcGarbage/max(live, 1)))
 }
 
-// paceGC sets GOGC by the rate of allocations until ctx ends, unless GOGC is set in the environment. It is called after the
+// paceGC sets GOGC by the rate of allocations and the live heap until ctx ends, unless GOGC is set in the environment. It is called after the
 // start: with a higher percentage the objects that a start keeps would be scattered among its garbage.
 func paceGC(ctx context.Context, c clock.WithTicker) {
 	if os.Getenv("GOGC") != "" {
@@ -40,15 +44,15 @@ func paceGC(ctx context.Context, c clock.WithTicker) {
 	}
 	ticker := c.NewTicker(gcPeriod)
 	defer ticker.Stop()
-	before, percent := readUsage().allocated, 0
+	before, percent := readUsage(), 0
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
 		}
-		now := readUsage().allocated
-		next := gcPercent(float64(now-before) / gcPeriod.Seconds())
+		now := readUsage()
+		next := gcPercent(float64(now.allocated-before.allocated)/gcPeriod.Seconds(), now.live)
 		// Each change stops the process for a moment, so that small ones are left out.
 		if next > percent*5/4 || next < percent*4/5 {
 			debug.SetGCPercent(next)

@@ -15,9 +15,26 @@ import (
 
 func TestGCPercent(t *testing.T) {
 	const mb = 1 << 20
-	for rate, want := range map[float64]int{0: 100, 20 * mb: 100, 60 * mb: 120, 75 * mb: 150, 100 * mb: 200, 1000 * mb: 200} {
-		if got := gcPercent(rate); got != want {
-			t.Errorf("%g MB/s: %d %%, want %d %%", rate/mb, got, want)
+	for _, test := range []struct {
+		rate float64
+		live uint64
+		want int
+	}{
+		{0, 80 * mb, 100},
+		{20 * mb, 80 * mb, 100},
+		{60 * mb, 80 * mb, 120},
+		{75 * mb, 80 * mb, 150},
+		{100 * mb, 80 * mb, 200},
+		{1000 * mb, 80 * mb, 200},
+		{1000 * mb, 0, 200},
+		{1000 * mb, 128 * mb, 150},
+		{1000 * mb, 256 * mb, 100},
+		{0, 512 * mb, 75},
+		{1000 * mb, 512 * mb, 75},
+		{1000 * mb, 1 << 40, 50},
+	} {
+		if got := gcPercent(test.rate, test.live); got != test.want {
+			t.Errorf("%g MB/s, %d MB live: %d %%, want %d %%", test.rate/mb, test.live/mb, got, test.want)
 		}
 	}
 }

@@ -85,8 +85,7 @@ func (c *compactor) run(ctx context.Context) {
 	}
 }
 
-// CompactRevision implements etcd3.Compactor: watch caches need not keep snapshots before this
-// revision. It is later than the last compaction, because clients of the API may only read
+// CompactRevision implements etcd3.Compactor. It is later than the last compaction, because clients of the API may only read
 // revisions of the last few minutes.
 func (c *compactor) CompactRevision() int64 {
 	return c.marks.latest(c.clock.Now().Add(-watchable)).revision

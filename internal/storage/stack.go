@@ -9,11 +9,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -24,6 +27,13 @@ var uncached = map[schema.GroupResource]bool{
 	{Group: "events.k8s.io", Resource: "events"}: true,
 	{Resource: "servicenodeportallocations"}:     true,
 	{Resource: "apiServerIPInfo"}:                true,
+}
+
+// Watch caches keep no snapshots of past versions, from which upstream's serve the pages of a list: each kept every object that
+// was written in the last five minutes, and half of the memory of watch caches after a load was theirs. Pages after the first
+// are read from the store instead (docs/performance.md).
+func init() {
+	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.ListFromCacheSnapshot, false))
 }
 
 // unrecorded are the resources whose deletions get no record: there are many, and events own
