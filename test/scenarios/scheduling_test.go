@@ -4,6 +4,7 @@
 package scenarios
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -197,7 +198,15 @@ func TestDevices(t *testing.T) {
 		}
 	}
 	s.kubectl("delete", "pod", gone)
-	s.placedOn(waiting, nodes[2])
+	// The pod that waited backs off, so the replacement may be the first to find the device free.
+	s.eventually("another pod runs on "+nodes[2], func() error {
+		for _, pod := range s.pods("app=users") {
+			if pod.Name != gone && pod.Spec.NodeName == nodes[2] && pod.Status.Phase == corev1.PodRunning {
+				return nil
+			}
+		}
+		return errors.New("none does")
+	})
 	s.kubectl("delete", "deployment", "users")
 	s.noClaims()
 
