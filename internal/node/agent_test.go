@@ -128,6 +128,10 @@ func stages(b *bed) {
 	b.create(p)
 	b.until("stages", "ready", podReady)
 	b.delete("stages")
+	// The fake clientset ignores field selectors: a later watch of another ConfigMap would get this one.
+	if err := b.client.CoreV1().ConfigMaps("default").Delete(b.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+		b.Fatal(err)
+	}
 	order, err := os.ReadFile(filepath.Join(log, "order"))
 	if err != nil {
 		b.Fatal(err)
