@@ -19,6 +19,8 @@ import (
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"github.com/kindred-project/kindred/internal/apiserver/openapi"
 )
 
 // fieldTypes converts objects of built-in groups to the types of structured-merge-diff, by which the managers of their fields
@@ -56,7 +58,7 @@ func models(config *common.OpenAPIV3Config, groups []*genericapiserver.APIGroupI
 	if err != nil {
 		return nil, err
 	}
-	return builder.BuildOpenAPIDefinitionsForResources(config, names...)
+	return builder.BuildOpenAPIDefinitionsForResources(openapi.Apart(config), names...)
 }
 
 // typeNames returns the names that OpenAPI has for the types of the groups' resources.

@@ -5,6 +5,7 @@ package apiserver
 
 import (
 	"math/rand"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -138,4 +139,21 @@ func BenchmarkFieldTypes(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestBuildersAreApart: several groups' types are built at once, at the first writes after a start.
+func TestBuildersAreApart(t *testing.T) {
+	var g genericapiserver.Config
+	server.describe(&g, server.openAPIDefinitions())
+	var builds sync.WaitGroup
+	for range 4 {
+		builds.Go(func() {
+			config := definitions.Apart(g.OpenAPIV3Config)
+			models, err := builder.BuildOpenAPIDefinitionsForResources(config, "io.k8s.api.core.v1.Pod")
+			if err != nil || len(models) == 0 {
+				t.Errorf("%d models, %v", len(models), err)
+			}
+		})
+	}
+	builds.Wait()
 }

@@ -6,6 +6,7 @@ package openapi
 import (
 	_ "embed"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -36,8 +37,18 @@ type Documents struct {
 	// generated. If it is not, the v3 documents are built when the list of documents is requested.
 	Standard bool
 
-	// building serializes the builders, because documents share the definitions of types.
-	building sync.Mutex
+}
+
+// Apart returns a configuration for one builder of k8s.io/kube-openapi. A builder deletes an extension
+// from the definitions of types while others, and the encoders of finished documents, read them.
+func Apart(shared *common.OpenAPIV3Config) *common.OpenAPIV3Config {
+	config := *shared
+	config.Definitions = make(map[string]common.OpenAPIDefinition, len(shared.Definitions))
+	for name, definition := range shared.Definitions {
+		definition.Schema.Extensions = maps.Clone(definition.Schema.Extensions)
+		config.Definitions[name] = definition
+	}
+	return &config
 }
 
 // Install adds the documents to a mux. All routes must be in the container.
@@ -48,7 +59,7 @@ func (d *Documents) Install(to *mux.PathRecorderMux) {
 	to.Handle("/openapi/v2", v2)
 
 	all := d.lazily(func(m *mux.PathRecorderMux) {
-		routes.OpenAPI{V3Config: d.V3}.InstallV3(d.Container, m)
+		routes.OpenAPI{V3Config: Apart(d.V3)}.InstallV3(d.Container, m)
 	})
 	roots := d.roots()
 	list, known := knownList(roots)
@@ -66,7 +77,7 @@ func (d *Documents) Install(to *mux.PathRecorderMux) {
 		documents["/openapi/v3/"+root] = d.lazily(func(m *mux.PathRecorderMux) {
 			only := restful.NewContainer()
 			only.Add(service)
-			routes.OpenAPI{V3Config: d.V3}.InstallV3(only, m)
+			routes.OpenAPI{V3Config: Apart(d.V3)}.InstallV3(only, m)
 		})
 	}
 	to.HandlePrefix("/openapi/v3/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -81,8 +92,6 @@ func (d *Documents) Install(to *mux.PathRecorderMux) {
 // lazily returns a handler that builds its documents with the first request.
 func (d *Documents) lazily(install func(*mux.PathRecorderMux)) http.Handler {
 	built := sync.OnceValue(func() http.Handler {
-		d.building.Lock()
-		defer d.building.Unlock()
 		m := mux.NewPathRecorderMux("openapi")
 		install(m)
 		return m
