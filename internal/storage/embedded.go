@@ -197,6 +197,10 @@ func unusable(dir string, err error) error {
 	return fmt.Errorf("open the store in %s: %w; \"kindred check-store\" says more; if it is damaged, restore it from a backup", dir, err)
 }
 
+// catchUpEntries is how many entries of the raft log stay in memory for members that are behind. There
+// is one member. etcd's default, 5,000 entries, would keep the last 5,000 written objects; 0 is that default.
+const catchUpEntries = 1
+
 func embeddedConfig(dir string, failed *failure) (config.ServerConfig, error) {
 	// A member needs peer URLs for its identity. Nothing listens there.
 	peers, err := types.NewURLs([]string{"http://kindred.invalid:2380"})
@@ -217,7 +221,7 @@ func embeddedConfig(dir string, failed *failure) (config.ServerConfig, error) {
 		ElectionTicks:               electionTicks,
 		InitialElectionTickAdvance:  true,
 		SnapshotCount:               defaults.SnapshotCount,
-		SnapshotCatchUpEntries:      defaults.SnapshotCatchUpEntries,
+		SnapshotCatchUpEntries:      catchUpEntries,
 		MaxSnapFiles:                defaults.MaxSnapFiles,
 		MaxWALFiles:                 defaults.MaxWalFiles,
 		MaxTxnOps:                   defaults.MaxTxnOps,
