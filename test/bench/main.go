@@ -50,6 +50,7 @@ func figures() []figure {
 		{name: "start", what: "process start to ready, median of 5", unit: "s", target: 1, measure: startTime},
 		{name: "memory", what: "RSS 30 s idle, one real node", unit: "MB", target: 250, measure: idleMemory},
 		{name: "memory-loaded", what: "RSS after a load of objects, pods and collections", unit: "MB", target: 800, measure: ofKindred(loaded)},
+		{name: "memory-sizes", what: "RSS of 1,000 nodes and 100,000 objects", unit: "MB", target: 1000, measure: sizes},
 		{name: "create-configmaps", what: "ConfigMap creates over HTTPS, 32 clients", unit: "/s", target: 2500, atLeast: true, measure: ofKindred(creating(createConfigMap, 1))},
 		{name: "create-pods", what: "Pod creates over HTTPS, 32 clients", unit: "/s", target: 1500, atLeast: true, measure: ofKindred(creating(createUnscheduled, 1))},
 		{name: "scale", what: "Deployment 0 to 300 Running, 20 simulated nodes", unit: "s", target: 0.6, measure: ofKindred(scaling)},
