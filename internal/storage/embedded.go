@@ -102,11 +102,13 @@ func openEmbedded(ctx context.Context, dir string, c clock.Clock, r Retention) (
 	client := v3client.New(server)
 	requests := &gate{KV: client.KV}
 	client.KV = requests
-	client.Watcher = newWatcher(server, client)
+	watcher, watchesEnded := newWatcher(server, client)
+	client.Watcher = watcher
 	b := newBackend(ctx, client, "embedded:"+dir, c, r, note)
 	b.failed, b.dir = failed, dir
 	b.stop = func() {
 		requests.close()
+		watchesEnded()
 		server.Stop()
 		ctx, cancel := context.WithTimeout(context.Background(), noteLimit)
 		defer cancel()

@@ -20,9 +20,26 @@ import (
 // sends a request, the server waits until its last response is taken, and the client takes responses
 // only between two requests. All watches of the process would then be silent for good. A network
 // connection buffers both directions; here the requests are buffered.
-func newWatcher(server *etcdserver.EtcdServer, client *clientv3.Client) clientv3.Watcher {
-	direct := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(server))
-	return clientv3.NewWatchFromWatchClient(watchClient{direct}, client)
+//
+// ended waits until the server's side of all watches has ended, after the client was closed. Until then it
+// may read the database, which the server closes when it stops.
+func newWatcher(server *etcdserver.EtcdServer, client *clientv3.Client) (w clientv3.Watcher, ended func()) {
+	counted := &countedWatches{WatchServer: v3rpc.NewWatchServer(server)}
+	direct := adapter.WatchServerToWatchClient(counted)
+	return clientv3.NewWatchFromWatchClient(watchClient{direct}, client), counted.running.Wait
+}
+
+// countedWatches counts the streams of watches that a server serves.
+type countedWatches struct {
+	pb.WatchServer
+	running sync.WaitGroup
+}
+
+// Watch implements pb.WatchServer.
+func (c *countedWatches) Watch(stream pb.Watch_WatchServer) error {
+	c.running.Add(1)
+	defer c.running.Done()
+	return c.WatchServer.Watch(stream)
 }
 
 type watchClient struct{ pb.WatchClient }

@@ -6,10 +6,12 @@ package storage
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 )
 
 // A watch gets events after many others, on the same stream, were cancelled at once while events arrived.
@@ -52,5 +54,37 @@ func TestManyWatchesAreCancelled(t *testing.T) {
 			t.Fatalf("round %d: no event: %v", round, event.Err())
 		}
 		end()
+	}
+}
+
+// A store is closed while watches read the previous states of what is written.
+func TestCloseWhileWatching(t *testing.T) {
+	for range 10 {
+		b := open(t, t.TempDir())
+		client := b.Client()
+		for i := range 100 {
+			// A context of their own gives watches a stream of their own.
+			ctx := metadata.NewOutgoingContext(context.Background(), metadata.Pairs("stream", fmt.Sprint(i)))
+			events := client.Watch(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithCreatedNotify())
+			<-events
+			go func() {
+				for e := range events {
+					_ = e
+				}
+			}()
+		}
+		var writers sync.WaitGroup
+		for i := range 20 {
+			writers.Go(func() {
+				for {
+					if _, err := client.Put(context.Background(), fmt.Sprintf("/registry/x/%d", i), "value"); err != nil {
+						return // the store is closed
+					}
+				}
+			})
+		}
+		time.Sleep(20 * time.Millisecond)
+		b.Close()
+		writers.Wait()
 	}
 }
