@@ -18,6 +18,7 @@ package kindred
 
 import (
 	"context"
+	"runtime/debug"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -34,6 +35,11 @@ const (
 	// DefaultReserveDisk is how many bytes must stay free on the disk of the data directory.
 	// With less, writes are refused and /readyz fails.
 	DefaultReserveDisk = 256 << 20
+	// LeastMemory is the least memory limit, in bytes. An idle cluster takes half of it.
+	LeastMemory = 256 << 20
+	// GoMemoryShare is the share of the memory limit that Go may use. The rest is for what Go does not
+	// count, such as pages of the program and of the store's file.
+	GoMemoryShare = 0.9
 	// DefaultTerminatedPodGCThreshold is the number of ended pods to keep, upstream's.
 	DefaultTerminatedPodGCThreshold = 12500
 	// DefaultIngressHTTPPort and DefaultIngressHTTPSPort are the ports of Ingresses.
@@ -128,6 +134,10 @@ type Options struct {
 	RuntimeConfig map[string]string
 	// ReserveDisk is how many bytes must stay free on the disk; DefaultReserveDisk if 0.
 	ReserveDisk uint64
+	// Memory is how many bytes of memory the process may use, at least LeastMemory; no limit of its own if 0. Start sets Go's
+	// memory limit, which is that of the whole process, to GoMemoryShare of it. Near Go's limit, whoever set it, requests that
+	// take much memory or create objects are refused with 429 (Too Many Requests).
+	Memory int64
 	// Authentication and Authorization configure services outside of the cluster.
 	Authentication AuthenticationOptions
 	Authorization  AuthorizationOptions
@@ -154,6 +164,9 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	config, err := options.resolve(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if options.Memory > 0 {
+		debug.SetMemoryLimit(int64(GoMemoryShare * float64(options.Memory)))
 	}
 	running, err := cluster.Start(ctx, config)
 	if err != nil {

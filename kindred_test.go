@@ -173,6 +173,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"bind address":        {DataDir: "x", BindAddress: "localhost"},
 		"port":                {DataDir: "x", SecurePort: 70000},
 		"negative nodes":      {DataDir: "x", SimulatedNodes: -1},
+		"too little memory":   {DataDir: "x", Memory: 100 << 20},
 		"pod range":           {DataDir: "x", PodCIDR: "10.0.0.0"},
 		"unmasked range":      {DataDir: "x", ServiceCIDR: "10.96.0.1/16"},
 		"two IPv4 ranges":     {DataDir: "x", ServiceCIDR: "10.96.0.0/16,10.97.0.0/16"},

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 
@@ -33,6 +34,9 @@ var ErrInvalid = errors.New("invalid option")
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
+
+// quantity returns a number of bytes as Kubernetes writes it.
+func quantity(bytes int64) *resource.Quantity { return resource.NewQuantity(bytes, resource.BinarySI) }
 
 // Check returns what is wrong with the options, as Start would, and starts nothing.
 func (o Options) Check(ctx context.Context) error {
@@ -71,6 +75,9 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 		Age:       cmp.Or(o.HistoryRetention, DefaultHistoryRetention),
 		Size:      cmp.Or(o.HistorySize, DefaultHistorySize),
 		Deletions: cmp.Or(o.DeletionRecords, DefaultDeletionRecords),
+	}
+	if o.Memory != 0 && o.Memory < LeastMemory {
+		return config, invalid("a memory limit of %s; it must be at least %s", quantity(o.Memory), quantity(LeastMemory))
 	}
 	if o.SimulatedNodes < 0 {
 		return config, invalid("the number of simulated nodes is %d; it cannot be negative", o.SimulatedNodes)

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -22,8 +21,6 @@ import (
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/util/compatibility"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/auth/audit"
@@ -102,12 +99,16 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	if s.reserve != nil {
 		g.ReadyzChecks = append(g.ReadyzChecks, s.reserve.readyCheck())
 	}
+	s.memory = newMemoryLimit(needs{stats: g.StorageObjectCountTracker.Get, maxBody: g.MaxRequestBodyBytes})
 	if c.Backend.Shared() {
 		s.gate = newStoreGate(c.Backend.Check, c.Clock, codecs)
 	}
 	g.BuildHandlerChainFunc = func(handler http.Handler, g *genericapiserver.Config) http.Handler {
 		guarded := func(handler http.Handler) http.Handler {
 			handler = limitNesting(s.traffic.wrap(nameDeleters(handler)), g.MaxRequestBodyBytes, g.LongRunningFunc, codecs)
+			if s.memory != nil {
+				handler = s.memory.wrap(handler, codecs)
+			}
 			if s.gate == nil {
 				return handler
 			}
@@ -173,19 +174,6 @@ func storageFactory(scheme *runtime.Scheme, codecs serializer.CodecFactory) *ser
 		schema.GroupResource{Resource: "events"},
 		schema.GroupResource{Group: "events.k8s.io", Resource: "events"})
 	return factory
-}
-
-// sharedInformers returns the informers of the process. They drop managed fields, which no part
-// reads.
-func sharedInformers(client kubernetes.Interface) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(dropManagedFields))
-}
-
-func dropManagedFields(object any) (any, error) {
-	if accessor, err := meta.Accessor(object); err == nil {
-		accessor.SetManagedFields(nil)
-	}
-	return object, nil
 }
 
 // shutdownTimeout is the time that requests in progress may take when the server stops.

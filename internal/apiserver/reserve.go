@@ -4,7 +4,6 @@
 package apiserver
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,13 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/utils/clock"
@@ -102,6 +97,14 @@ func (r *reserve) readyCheck() healthz.HealthChecker {
 // reasonNoRoom is the reason of refused writes.
 const reasonNoRoom metav1.StatusReason = "InsufficientStorage"
 
+// admit refuses a write that needs space.
+func (r *reserve) admit(a admission.Attributes) error {
+	if !takesRoom(a) {
+		return nil
+	}
+	return r.refuse()
+}
+
 // refuse returns an error if there is no space for a write. If the free space cannot be read, it
 // returns nil: if the disk is broken, the store fails.
 func (r *reserve) refuse() error {
@@ -113,72 +116,4 @@ func (r *reserve) refuse() error {
 		Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: reasonNoRoom,
 		Message: "writes are refused, the disk is nearly full: " + lack,
 	}}
-}
-
-// unstored are groups whose objects are not stored.
-var unstored = sets.New("authentication.k8s.io", "authorization.k8s.io")
-
-var leases = coordinationv1.Resource("leases")
-
-// takesRoom reports whether the request stores something.
-func takesRoom(a admission.Attributes) bool {
-	of := a.GetResource().GroupResource()
-	switch {
-	case a.IsDryRun(), unstored.Has(of.Group), of == leases:
-		return false
-	case a.GetOperation() == admission.Create:
-		return !answered.Has(target{of, a.GetSubresource()})
-	case a.GetOperation() == admission.Update:
-		return !beingDeleted(a)
-	}
-	return false
-}
-
-type target struct {
-	resource    schema.GroupResource
-	subresource string
-}
-
-// answered are the subresources whose created objects are not stored.
-var answered = sets.New(
-	target{schema.GroupResource{Resource: "pods"}, "eviction"},
-	target{schema.GroupResource{Resource: "serviceaccounts"}, "token"},
-)
-
-func beingDeleted(a admission.Attributes) bool {
-	old, err := meta.Accessor(a.GetOldObject())
-	return err == nil && old.GetDeletionTimestamp() != nil
-}
-
-// reserveAdmission checks the reserve before the plugins, which may call webhooks.
-type reserveAdmission struct {
-	admission.Interface
-	reserve *reserve
-}
-
-var (
-	_ admission.MutationInterface   = reserveAdmission{}
-	_ admission.ValidationInterface = reserveAdmission{}
-)
-
-// Handles returns true: Admit and Validate call the plugins' Handles.
-func (reserveAdmission) Handles(admission.Operation) bool { return true }
-
-func (r reserveAdmission) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if takesRoom(a) {
-		if err := r.reserve.refuse(); err != nil {
-			return err
-		}
-	}
-	if plugins, ok := r.Interface.(admission.MutationInterface); ok && r.Interface.Handles(a.GetOperation()) {
-		return plugins.Admit(ctx, a, o)
-	}
-	return nil
-}
-
-func (r reserveAdmission) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if plugins, ok := r.Interface.(admission.ValidationInterface); ok && r.Interface.Handles(a.GetOperation()) {
-		return plugins.Validate(ctx, a, o)
-	}
-	return nil
 }

@@ -56,6 +56,7 @@ type Server struct {
 	// namer names the types in OpenAPI.
 	namer     *endpoints.DefinitionNamer
 	informers informers.SharedInformerFactory
+	shared    sharedObjects
 	// started is closed once the informers run. lifetime is the context of background work: it
 	// begins with New, before there is the context of Run, and ends with the server.
 	started  chan struct{}
@@ -73,9 +74,10 @@ type Server struct {
 	// definitions is the informer of CustomResourceDefinitions of the server of custom resources.
 	definitions crdinformers.CustomResourceDefinitionInformer
 	boot        bootSteps
-	// reserve is nil with an external etcd, gate with the embedded one.
+	// reserve is nil with an external etcd, gate with the embedded one, memory without a memory limit.
 	reserve *reserve
 	gate    *storeGate
+	memory  *memoryLimit
 }
 
 // New builds the chain of servers. Nothing is served before Run.
@@ -98,7 +100,7 @@ func (s *Server) build(c Config) error {
 	if err != nil {
 		return err
 	}
-	s.informers = sharedInformers(client)
+	s.informers = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(s.shared.transform))
 
 	s.fairness = newFairness(c, client, s.informers)
 	if s.services, err = newServices(s.lifetime, c, client, s.informers); err != nil {
@@ -146,9 +148,7 @@ func (s *Server) build(c Config) error {
 	if err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
-	if s.reserve != nil {
-		g.AdmissionControl = reserveAdmission{g.AdmissionControl, s.reserve}
-	}
+	g.AdmissionControl = s.admitWithRoom(g.AdmissionControl)
 
 	extensions, err := s.newExtensions(*g, c)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Server) Config(as user.Info) *clientrest.Config {
 
 // Informers returns the server's informers. Other parts of the process share them, so that each
 // object is decoded and stored once. Informers that they add run after StartInformers. Their
-// objects are shared, must not be changed, and have no managed fields.
+// objects are shared, with the watch caches as well, must not be changed, and have no managed fields.
 func (s *Server) Informers() informers.SharedInformerFactory { return s.informers }
 
 // StartInformers starts the informers that do not run yet. They stop with the server.
@@ -253,6 +253,7 @@ func (s *Server) newMain(g *genericapiserver.Config, c Config, next genericapise
 	if err != nil {
 		return nil, err
 	}
+	s.shared.add(built)
 	if err := main.AddBootSequenceHealthChecks(append(s.boot.checks(), cachesCheck(built))...); err != nil {
 		return nil, err
 	}

@@ -10,8 +10,11 @@ import (
 	"runtime/metrics"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred"
 )
 
 // settling is the time that a cluster works on its start after it is ready, for example to start its
@@ -90,4 +93,15 @@ func readUsage() usage {
 	}
 	metrics.Read(samples)
 	return usage{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64()}
+}
+
+// keepToCgroup sets Go's memory limit by the limit of the process's cgroup, if it has one and GOMEMLIMIT is not set.
+func keepToCgroup() {
+	limit, err := memlimit.Set(memlimit.WithRatio(kindred.GoMemoryShare), memlimit.WithProvider(memlimit.FromCgroup))
+	if err != nil {
+		// A cluster also works without a limit.
+		klog.Background().Info("The memory limit of the cgroup is unknown", "reason", err)
+		return
+	}
+	klog.Background().V(2).Info("Go's memory limit", "bytes", limit)
 }

@@ -68,6 +68,7 @@ func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.StringVar(&options.EncryptionProviderConfig, "encryption-provider-config", "", "file with an EncryptionConfiguration: which resources are encrypted in etcd, and how")
 	flags.BoolVar(&options.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false, "reload the --encryption-provider-config file when it changes")
 	addHistoryFlags(flags, options)
+	flags.Var((*size)(&options.Memory), "memory", "memory that the process may use: near it, requests that take much memory are refused (default GOMEMLIMIT, or the limit of the cgroup)")
 	addRuntimeConfig(flags, options)
 	flags.StringVar(&options.ContainerRuntimeEndpoint, "container-runtime-endpoint", "", "CRI endpoint of a container runtime to use instead of a private containerd")
 	flags.IntVar(&options.SimulatedNodes, "simulated-nodes", 0, "number of simulated nodes")
@@ -177,6 +178,9 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 		return err
 	}
 	defer closeLog()
+	if options.Memory == 0 {
+		keepToCgroup()
+	}
 	stopPprof, err := servePprof()
 	if err != nil {
 		return err

@@ -4,6 +4,8 @@
 package storage
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,6 +29,11 @@ type Resources struct {
 	Counts  flowcontrolrequest.StorageObjectCountTracker
 }
 
+// countPeriod is how often the objects of a resource are counted: for apiserver_storage_objects and its like, and for the
+// estimates of what a list costs (priority and fairness, the memory limit). Upstream counts once a minute, which is
+// long for a limit of memory.
+const countPeriod = 10 * time.Second
+
 var _ generic.RESTOptionsGetter = Resources{}
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -41,7 +48,7 @@ func (r Resources) GetRESTOptions(resource schema.GroupResource, example runtime
 		EnableGarbageCollection:   true,
 		DeleteCollectionWorkers:   deleteCollectionWorkers,
 		ResourcePrefix:            r.Factory.ResourcePrefix(resource),
-		CountMetricPollPeriod:     0,
+		CountMetricPollPeriod:     countPeriod,
 		StorageObjectCountTracker: r.Counts,
 	}, nil
 }
@@ -66,6 +73,7 @@ func (c customResources) GetRESTOptions(resource schema.GroupResource, _ runtime
 		EnableGarbageCollection:   true,
 		DeleteCollectionWorkers:   deleteCollectionWorkers,
 		ResourcePrefix:            resource.Group + "/" + resource.Resource,
+		CountMetricPollPeriod:     countPeriod,
 		StorageObjectCountTracker: c.counts,
 	}, nil
 }

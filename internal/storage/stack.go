@@ -29,6 +29,9 @@ var uncached = map[schema.GroupResource]bool{
 	{Resource: "apiServerIPInfo"}:                true,
 }
 
+// IsCached reports whether a resource has a watch cache.
+func IsCached(resource schema.GroupResource) bool { return !uncached[resource] }
+
 // Watch caches keep no snapshots of past versions, from which upstream's serve the pages of a list: each kept every object that
 // was written in the last five minutes, and half of the memory of watch caches after a load was theirs. Pages after the first
 // are read from the store instead (docs/performance.md).

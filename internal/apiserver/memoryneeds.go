@@ -1,0 +1,130 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher/delegator"
+)
+
+// needs estimates how much memory requests take while they are served. The estimates are rather too
+// high, and matter only near the memory limit.
+type needs struct {
+	// stats returns the number and the average size of a resource's objects in the store.
+	stats func(resource string) (storage.Stats, error)
+	// maxBody is the size of the largest body, in bytes.
+	maxBody int64
+}
+
+// Memory in bytes, or as a multiple of the size in the store.
+const (
+	// smallNeed is what is not worth to be counted.
+	smallNeed = 64 << 10
+	// watchNeed is a watch: its goroutines, buffers and stream.
+	watchNeed = 64 << 10
+	// listItem is an item of a list whose object is in the watch cache, and which is encoded item by
+	// item: the fields of its struct without what they point to.
+	listItem = 1 << 10
+	// tableRow is a row of a Table, which is encoded as a whole.
+	tableRow = 4 << 10
+	// initialEvent is an event with an object that existed before the watch.
+	initialEvent = 256
+	// decodedSize is an object that is read from the store for the request.
+	decodedSize = 3
+	// yamlSize is an object in a list that is encoded to YAML by way of JSON.
+	yamlSize = 6
+	// bodySize is a body that is decoded, validated, compared and encoded again.
+	bodySize = 8
+)
+
+// of returns how many bytes a request takes, 0 if they are few.
+func (n needs) of(info *request.RequestInfo, r *http.Request) int64 {
+	if !info.IsResourceRequest {
+		return 0
+	}
+	var need int64
+	switch info.Verb {
+	case "list":
+		need = n.ofList(info, r)
+	case "watch":
+		need = n.ofWatch(info, r.URL.Query())
+	case "create", "update", "patch":
+		need = bodySize * n.body(r)
+	}
+	if need < smallNeed {
+		return 0
+	}
+	return need
+}
+
+func (n needs) body(r *http.Request) int64 {
+	if r.ContentLength < 0 { // unknown
+		return n.maxBody
+	}
+	return min(r.ContentLength, n.maxBody)
+}
+
+func (n needs) ofList(info *request.RequestInfo, r *http.Request) int64 {
+	options, valid := listOptions(r.URL.Query())
+	if !valid || info.Name != "" { // a field selector with the name
+		return 0
+	}
+	stats := n.statsOf(info)
+	items := stats.ObjectCount
+	if options.Limit > 0 {
+		items = min(items, options.Limit)
+	}
+	accept := r.Header.Get("Accept")
+	item := int64(listItem)
+	if strings.Contains(accept, "as=Table") {
+		item = tableRow
+	}
+	if strings.Contains(accept, "yaml") {
+		item += yamlSize * stats.EstimatedAverageObjectSizeBytes
+	}
+	if fromStore(options) {
+		item += decodedSize * stats.EstimatedAverageObjectSizeBytes
+	}
+	return items * item
+}
+
+func (n needs) ofWatch(info *request.RequestInfo, query url.Values) int64 {
+	options, valid := listOptions(query)
+	if !valid {
+		return 0
+	}
+	// Without a resource version, a watch begins with the existing objects, too.
+	initial := options.SendInitialEvents != nil && *options.SendInitialEvents || options.ResourceVersion == "" || options.ResourceVersion == "0"
+	if !initial || info.Name != "" {
+		return watchNeed
+	}
+	return watchNeed + initialEvent*n.statsOf(info).ObjectCount
+}
+
+// statsOf returns zeros for resources that this server does not store.
+func (n needs) statsOf(info *request.RequestInfo) storage.Stats {
+	stats, err := n.stats(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}.String())
+	if err != nil {
+		return storage.Stats{}
+	}
+	return stats
+}
+
+func listOptions(query url.Values) (options metav1.ListOptions, valid bool) {
+	err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &options, nil)
+	return options, err == nil
+}
+
+// fromStore reports whether the objects of a list are read from the store and not from the cache.
+func fromStore(options metav1.ListOptions) bool {
+	result, err := delegator.ShouldDelegateListMeta(&options, delegator.CacheWithoutSnapshots{})
+	return err != nil || result.ShouldDelegate
+}
