@@ -36,7 +36,6 @@ type Documents struct {
 	// Standard is set if the server serves exactly the groups, versions and resources whose hashes were
 	// generated. If it is not, the v3 documents are built when the list of documents is requested.
 	Standard bool
-
 }
 
 // Apart returns a configuration for one builder of k8s.io/kube-openapi. A builder deletes an extension
