@@ -226,6 +226,9 @@ func newMemoryGroup(t *testing.T, limit int) memoryGroup {
 	if g.v2 {
 		file = "memory.max"
 	}
+	if _, err := os.Stat(filepath.Join(g.dir, file)); err != nil {
+		t.Skipf("needs the memory controller of cgroups: %v", err)
+	}
 	if err := os.WriteFile(filepath.Join(g.dir, file), []byte(strconv.Itoa(limit)), 0); err != nil {
 		t.Fatal(err)
 	}
