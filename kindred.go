@@ -35,7 +35,7 @@ const (
 	// DefaultReserveDisk is how many bytes must stay free on the disk of the data directory.
 	// With less, writes are refused and /readyz fails.
 	DefaultReserveDisk = 256 << 20
-	// LeastMemory is the least memory limit, in bytes. An idle cluster takes half of it.
+	// LeastMemory is the minimum memory limit, in bytes. An idle cluster uses about half of it.
 	LeastMemory = 256 << 20
 	// GoMemoryShare is the share of the memory limit that Go may use. The rest is for what Go does not
 	// count, such as pages of the program and of the store's file.
@@ -134,9 +134,9 @@ type Options struct {
 	RuntimeConfig map[string]string
 	// ReserveDisk is how many bytes must stay free on the disk; DefaultReserveDisk if 0.
 	ReserveDisk uint64
-	// Memory is how many bytes of memory the process may use, at least LeastMemory; no limit of its own if 0. Start sets Go's
-	// memory limit, which is that of the whole process, to GoMemoryShare of it. Near Go's limit, whoever set it, requests that
-	// take much memory or create objects are refused with 429 (Too Many Requests).
+	// Memory limits the memory of the process, in bytes. It must be at least LeastMemory; 0 leaves Go's memory limit as it is.
+	// Start sets Go's memory limit, which applies to the whole process, to GoMemoryShare of Memory. When the process
+	// approaches Go's memory limit, large requests and requests that create objects get status 429 (Too Many Requests).
 	Memory int64
 	// Authentication and Authorization configure services outside of the cluster.
 	Authentication AuthenticationOptions

@@ -22,36 +22,34 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// memoryLimit keeps the process below Go's memory limit. Collections alone cannot, because requests
-// hold memory while they are served, and objects while they exist. Near the limit, requests are
-// refused with 429: first those of clients that take much memory (memoryneeds.go), then all that
-// create objects. Deletions, small updates, leases and what the cluster's own parts read are always
-// served.
+// memoryLimit keeps the process below Go's memory limit. Garbage collection alone cannot, because
+// requests in progress and stored objects are not garbage. Near the limit, requests get 429: first
+// large requests of clients (memoryneeds.go), then all requests that create objects. Deletions, small
+// updates, leases, and lists and watches of the cluster's own parts are always served.
 //
-// It has no limit of its own, so that it is the same for a program that sets GOMEMLIMIT or calls
-// debug.SetMemoryLimit.
+// The limit is read from the Go runtime, so it does not matter whether Options.Memory, GOMEMLIMIT or
+// debug.SetMemoryLimit has set it.
 type memoryLimit struct {
 	bytes int64
 	needs needs
-	// used returns the memory in use, garbage included; collect removes the garbage.
+	// used returns the memory in use, including garbage. collect runs a garbage collection.
 	used    func() int64
 	collect func()
 	clock   clock.PassiveClock
 
 	mu        sync.Mutex
-	reserved  int64 // by requests that are served now
+	reserved  int64 // for requests in progress
 	collected time.Time
 }
 
 const (
-	// requestShare is the share of the limit up to which requests may reserve memory, and createShare
-	// the one up to which objects are created. The rest is for requests that are always served, and for
-	// what the estimates miss.
+	// Requests may reserve memory up to requestShare of the limit, and create objects up to createShare.
+	// The rest is for requests that are always served, and for errors of the estimates.
 	requestShare = 0.80
 	createShare  = 0.90
-	// collectPeriod is the least time between two collections for requests that do not fit.
+	// collectPeriod is the minimum time between two collections that memoryLimit starts.
 	collectPeriod = time.Second
-	// memoryRetry is when clients try again, in seconds.
+	// memoryRetry is the Retry-After of refused requests, in seconds.
 	memoryRetry = 2
 )
 
@@ -64,8 +62,8 @@ func newMemoryLimit(n needs) *memoryLimit {
 	return &memoryLimit{bytes: bytes, needs: n, used: memoryInUse, collect: runtime.GC, clock: clock.RealClock{}}
 }
 
-// memoryInUse returns the bytes of objects and stacks. Free memory is left out, and so are the gaps
-// between objects, which further objects fill.
+// memoryInUse returns the size of all objects, including garbage, and of stacks. It leaves out free
+// memory and fragmentation, which further objects can use.
 func memoryInUse() int64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	metrics.Read(samples)
@@ -106,10 +104,10 @@ func (m *memoryLimit) exceeded(used, bytes int64) error {
 	if bytes >= worthSaying {
 		message += fmt.Sprintf(", this one about %s", humanBytes(uint64(bytes)))
 	}
-	return apierrors.NewTooManyRequests(message+": try again later, read less at once, or delete objects that nobody needs", memoryRetry)
+	return apierrors.NewTooManyRequests(message+": try again later, list in smaller pages, or delete unused objects", memoryRetry)
 }
 
-// wrap refuses requests of clients that need more memory than is left.
+// wrap refuses requests of clients that need more memory than is available.
 func (m *memoryLimit) wrap(next http.Handler, codec k8sruntime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, found := request.RequestInfoFrom(r.Context())
@@ -128,7 +126,7 @@ func (m *memoryLimit) wrap(next http.Handler, codec k8sruntime.NegotiatedSeriali
 			return
 		}
 		if info.Verb == "watch" {
-			// What a watch takes shows in the memory in use, as long as the watch lasts.
+			// Once it has started, the memory of a watch is part of the memory in use.
 			m.release(need)
 		} else {
 			defer m.release(need)

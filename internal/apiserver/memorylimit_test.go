@@ -61,7 +61,7 @@ func TestMemoryReservations(t *testing.T) {
 	if !apierrors.IsTooManyRequests(err) || f.collections != 1 {
 		t.Fatalf("530 + 250 + 40 of 800 MiB: %v after %d collections", err, f.collections)
 	}
-	for _, want := range []string{"530MiB of the 1000MiB", "need 250MiB", "about 40MiB", "delete objects"} {
+	for _, want := range []string{"530MiB of the 1000MiB", "need 250MiB", "about 40MiB", "delete unused objects"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not say %q", err, want)
 		}

@@ -15,37 +15,41 @@ import (
 	"k8s.io/apiserver/pkg/storage/cacher/delegator"
 )
 
-// needs estimates how much memory requests take while they are served. The estimates are rather too
-// high, and matter only near the memory limit.
+// needs estimates how much memory requests need. The estimates are on the high side. They matter only
+// near the memory limit.
 type needs struct {
 	// stats returns the number and the average size of a resource's objects in the store.
 	stats func(resource string) (storage.Stats, error)
-	// maxBody is the size of the largest body, in bytes.
+	// maxBody is the maximum size of a body, in bytes.
 	maxBody int64
 }
 
-// Memory in bytes, or as a multiple of the size in the store.
+// Memory that requests need, in bytes.
 const (
-	// smallNeed is what is not worth to be counted.
+	// smallNeed is the need below which a request is always served.
 	smallNeed = 64 << 10
-	// watchNeed is a watch: its goroutines, buffers and stream.
+	// watchNeed is for the goroutines, buffers and stream of a watch.
 	watchNeed = 64 << 10
-	// listItem is an item of a list whose object is in the watch cache, and which is encoded item by
-	// item: the fields of its struct without what they point to.
+	// listItem is for an item of a list from the watch cache: a shallow copy, since the list is encoded
+	// item by item.
 	listItem = 1 << 10
-	// tableRow is a row of a Table, which is encoded as a whole.
+	// tableRow is for a row of a Table, which is encoded as a whole.
 	tableRow = 4 << 10
-	// initialEvent is an event with an object that existed before the watch.
+	// initialEvent is for each existing object that a watch begins with.
 	initialEvent = 256
-	// decodedSize is an object that is read from the store for the request.
+)
+
+// Memory that requests need, as a multiple of the size of the stored object or of the body.
+const (
+	// decodedSize is for an object that is read from the store.
 	decodedSize = 3
-	// yamlSize is an object in a list that is encoded to YAML by way of JSON.
+	// yamlSize is for an object in a YAML list, which is first encoded as JSON.
 	yamlSize = 6
-	// bodySize is a body that is decoded, validated, compared and encoded again.
+	// bodySize is for a body that is decoded, validated, compared and encoded again.
 	bodySize = 8
 )
 
-// of returns how many bytes a request takes, 0 if they are few.
+// of returns how many bytes of memory a request needs, or 0 if that is less than smallNeed.
 func (n needs) of(info *request.RequestInfo, r *http.Request) int64 {
 	if !info.IsResourceRequest {
 		return 0
@@ -101,7 +105,7 @@ func (n needs) ofWatch(info *request.RequestInfo, query url.Values) int64 {
 	if !valid {
 		return 0
 	}
-	// Without a resource version, a watch begins with the existing objects, too.
+	// Without a resource version, a watch begins with the existing objects.
 	initial := options.SendInitialEvents != nil && *options.SendInitialEvents || options.ResourceVersion == "" || options.ResourceVersion == "0"
 	if !initial || info.Name != "" {
 		return watchNeed

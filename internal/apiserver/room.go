@@ -13,8 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// roomAdmission refuses writes for which there is no room on the disk or in memory, before the
-// plugins, which may call webhooks.
+// roomAdmission refuses writes when the disk or the memory is nearly full. It does so before the
+// plugins run, which may call webhooks.
 type roomAdmission struct {
 	admission.Interface
 	checks []func(admission.Attributes) error
@@ -25,8 +25,7 @@ var (
 	_ admission.ValidationInterface = roomAdmission{}
 )
 
-// admitWithRoom returns the admission of plugins with the checks of the disk and of memory, if the
-// server has them.
+// admitWithRoom adds the server's checks of disk and memory, if there are any, to the plugins.
 func (s *Server) admitWithRoom(plugins admission.Interface) admission.Interface {
 	r := roomAdmission{Interface: plugins}
 	if s.reserve != nil {

@@ -17,13 +17,12 @@ import (
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
-// sharedObjects lets the informers of the process keep the objects of the watch caches instead of
-// copies of their own. An informer decodes an object that the watch cache, from which it came, has
-// decoded as well. It then keeps the struct of its own, but what that points to is the watch cache's:
-// labels, spec, data.
+// sharedObjects lets the informers of the process share the objects of the watch caches. An informer
+// decodes each object that it receives, although the watch cache that sent it has already decoded it.
+// The informer replaces its object by a shallow copy of the watch cache's, so that both point to the
+// same labels, spec and data.
 //
-// Therefore objects of informers must not be modified, not even in a cluster without other users of
-// the informer.
+// Therefore nobody may modify an object of an informer: that would modify what the API serves.
 type sharedObjects struct {
 	mu     sync.RWMutex
 	stores map[reflect.Type]*generic.Store

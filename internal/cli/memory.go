@@ -95,7 +95,7 @@ func readUsage() usage {
 	return usage{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64()}
 }
 
-// keepToCgroup sets Go's memory limit by the limit of the process's cgroup, if it has one and GOMEMLIMIT is not set.
+// keepToCgroup derives Go's memory limit from the limit of the process's cgroup, if there is one. GOMEMLIMIT takes precedence.
 func keepToCgroup() {
 	limit, err := memlimit.Set(memlimit.WithRatio(kindred.GoMemoryShare), memlimit.WithProvider(memlimit.FromCgroup))
 	if err != nil {

@@ -199,8 +199,9 @@ func unusable(dir string, err error) error {
 	return fmt.Errorf("open the store in %s: %w; \"kindred check-store\" says more; if it is damaged, restore it from a backup", dir, err)
 }
 
-// catchUpEntries is how many entries of the raft log stay in memory for members that are behind. There
-// is one member. etcd's default, 5,000 entries, would keep the last 5,000 written objects; 0 is that default.
+// catchUpEntries is how many entries of the raft log etcd keeps in memory for members that are behind.
+// The embedded etcd has one member, so one entry is enough. etcd's default, which 0 selects, is 5,000
+// entries: the last 5,000 objects written.
 const catchUpEntries = 1
 
 func embeddedConfig(dir string, failed *failure) (config.ServerConfig, error) {

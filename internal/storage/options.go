@@ -29,9 +29,9 @@ type Resources struct {
 	Counts  flowcontrolrequest.StorageObjectCountTracker
 }
 
-// countPeriod is how often the objects of a resource are counted: for apiserver_storage_objects and its like, and for the
-// estimates of what a list costs (priority and fairness, the memory limit). Upstream counts once a minute, which is
-// long for a limit of memory.
+// countPeriod is how often the objects of each resource are counted. The counts are for metrics, such as
+// apiserver_storage_objects, and for estimating the cost of lists in priority and fairness and near the memory limit.
+// Upstream counts once a minute. That is too rare for the memory limit, because many objects can be created in a minute.
 const countPeriod = 10 * time.Second
 
 var _ generic.RESTOptionsGetter = Resources{}

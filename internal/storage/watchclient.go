@@ -21,8 +21,8 @@ import (
 // only between two requests. All watches of the process would then be silent for good. A network
 // connection buffers both directions; here the requests are buffered.
 //
-// ended waits until the server's side of all watches has ended, after the client was closed. Until then it
-// may read the database, which the server closes when it stops.
+// After the client is closed, ended waits until the server has ended all watches. They read the database,
+// which the server closes when it stops.
 func newWatcher(server *etcdserver.EtcdServer, client *clientv3.Client) (w clientv3.Watcher, ended func()) {
 	counted := &countedWatches{WatchServer: v3rpc.NewWatchServer(server)}
 	direct := adapter.WatchServerToWatchClient(counted)

@@ -264,7 +264,7 @@ func (g memoryGroup) killed(t *testing.T) int {
 	return 0
 }
 
-// String says how much memory the group used at most, file pages included.
+// String returns the peak memory usage of the group, which includes file pages.
 func (g memoryGroup) String() string {
 	file := "memory.max_usage_in_bytes"
 	if g.v2 {
