@@ -72,7 +72,7 @@ func (a *Agent) assemble(ctx context.Context, factory informers.SharedInformerFa
 	a.leftPods = a.podGarbage(volumes)
 	images := image.New(ctx, image.Options{
 		Service: a.images, Secrets: store, Recorder: o.Recorder, Clock: o.Clock, Limits: o.pullLimits(),
-		RecordsDir: filepath.Join(o.RootDir, "images"), Used: func(id string) { a.unusedImages.Used(id) }, Pulled: a.metrics.ImagePulled, Ensured: a.metrics.ImageEnsured,
+		RecordsDir: filepath.Join(o.RootDir, "image_manager"), Verification: o.verification, Used: func(id string) { a.unusedImages.Used(id) }, Pulled: a.metrics.ImagePulled, Ensured: a.metrics.ImageEnsured,
 	})
 	a.unusedImages = a.imageGarbage(images)
 	services := factory.Core().V1().Services()

@@ -94,7 +94,8 @@ type Options struct {
 	// Recorder records events. Defaults to one that writes them through Client, or to the log.
 	Recorder record.EventRecorder
 
-	alone bool // there is no API
+	alone        bool // there is no API
+	verification image.Verification
 }
 
 // kubepods is the cgroup of pods below a root that the configuration names, as the kubelet calls it.
@@ -164,7 +165,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return o, nil
+	var err error
+	o.verification, err = image.NewVerification(o.Config.ImagePullCredentialsVerificationPolicy, o.Config.PreloadedImagesVerificationAllowlist)
+	return o, err
 }
 
 // The periods and limits of the agent.

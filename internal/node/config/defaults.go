@@ -93,6 +93,7 @@ func setPullDefaults(c *kubeletv1beta1.KubeletConfiguration) {
 	set(&c.SerializeImagePulls, &isOne)
 	set(&c.RegistryPullQPS, ptr.To[int32](0))
 	set(&c.RegistryBurst, 10)
+	set(&c.ImagePullCredentialsVerificationPolicy, kubeletv1beta1.NeverVerifyPreloadedImages)
 }
 
 func setResourceDefaults(c *kubeletv1beta1.KubeletConfiguration) {

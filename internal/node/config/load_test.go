@@ -122,6 +122,7 @@ func TestParseErrors(t *testing.T) {
 		head + "registryBurst: -1":                                                            "registryBurst is -1, and must be at least 0",
 		head + "maxParallelImagePulls: 0":                                                     "maxParallelImagePulls is 0, and must be at least 1",
 		head + "maxParallelImagePulls: 2\nserializeImagePulls: true":                          "maxParallelImagePulls is 2, and may be greater than 1 only if serializeImagePulls is false",
+		head + "imagePullCredentialsVerificationPolicy: Never":                                `imagePullCredentialsVerificationPolicy is "Never", and must be NeverVerify, NeverVerifyPreloadedImages`,
 		head + "tlsMinVersion: TLS12":                                                         `tlsMinVersion: unknown tls version "TLS12"`,
 		head + "tlsCipherSuites: [WITH_NULL]":                                                 "tlsCipherSuites: Cipher suite WITH_NULL not supported",
 		head + "tlsCipherSuites: [TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]":                     "which HTTP/2 needs",

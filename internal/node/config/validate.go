@@ -24,6 +24,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/node/cpus"
 	"github.com/kindred-project/kindred/internal/node/eviction"
+	"github.com/kindred-project/kindred/internal/node/image"
 	"github.com/kindred-project/kindred/internal/node/memory"
 	"github.com/kindred-project/kindred/internal/node/topology"
 )
@@ -254,9 +255,11 @@ func quotaPeriod(c *kubeletv1beta1.KubeletConfiguration) error {
 	return nil
 }
 
-// validatePulls checks the limits of image pulls.
+// validatePulls checks the limits of image pulls, and who may use pulled images.
 func validatePulls(c *kubeletv1beta1.KubeletConfiguration) error {
+	_, err := image.NewVerification(c.ImagePullCredentialsVerificationPolicy, c.PreloadedImagesVerificationAllowlist)
 	errs := []error{
+		err,
 		atLeast("registryBurst", int64(c.RegistryBurst), 0),
 		atLeast("registryPullQPS", int64(*c.RegistryPullQPS), 0),
 	}

@@ -48,6 +48,8 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// RecordsDir stores which credentials pulled which image.
 	RecordsDir string
+	// Verification is for which present images a pod needs credentials.
+	Verification Verification
 	// Limits are those of the pulls.
 	Limits Limits
 	// RuntimeHandler returns the handler of a pod's runtime class. Nil: always the default.
@@ -78,7 +80,7 @@ func New(ctx context.Context, options Options) *Manager {
 		options: options,
 		backoff: newBackoff(options.Clock),
 		limiter: newLimiter(options.Limits, options.Clock),
-		records: &records{dir: options.RecordsDir},
+		records: &records{dir: options.RecordsDir, clock: options.Clock, verification: options.Verification},
 	}
 }
 
@@ -184,8 +186,7 @@ func (r *request) local(ctx context.Context) (*runtimeapi.Image, *nodepod.ImageE
 	return nil, nil
 }
 
-// mayUse reports whether the pod may use a present image. Every pod may use an image that was pulled
-// without a secret (KEP-2535).
+// mayUse reports whether the pod may use a present image. It reads the pod's secrets only if that depends on them.
 func (r *request) mayUse(ctx context.Context, ref string) bool {
 	allowed, needsKeys := r.records.allows(r.spec.Image, ref, nil)
 	if allowed || !needsKeys {

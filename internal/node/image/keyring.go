@@ -18,6 +18,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
 // keyring has the credentials of a pod's pull secrets.
@@ -35,8 +36,16 @@ type entry struct {
 // credential is one credential of a registry. The zero value is an anonymous pull.
 type credential struct {
 	auth   *runtimeapi.AuthConfig
-	secret string // its source: namespace/name/uid
-	hash   string
+	source kubeletv1beta1.ImagePullSecret
+}
+
+// equals reports whether a credential that pulled an image was this one: of the same secret, or with the same content.
+func (c credential) equals(used kubeletv1beta1.ImagePullSecret) bool {
+	if used.CredentialHash == c.source.CredentialHash {
+		return true
+	}
+	used.CredentialHash = c.source.CredentialHash
+	return used == c.source
 }
 
 // newKeyring reads the pod's pull secrets. It skips missing and malformed ones: the pull may succeed
@@ -93,9 +102,10 @@ func parseSecret(secret *v1.Secret) ([]entry, error) {
 		}
 		sum := sha256.Sum256([]byte(auth.Username + "\x00" + auth.Password))
 		entries = append(entries, entry{pattern: patternOf(registry), credential: credential{
-			auth:   auth,
-			secret: secret.Namespace + "/" + secret.Name + "/" + string(secret.UID),
-			hash:   hex.EncodeToString(sum[:]),
+			auth: auth,
+			source: kubeletv1beta1.ImagePullSecret{
+				UID: string(secret.UID), Namespace: secret.Namespace, Name: secret.Name, CredentialHash: hex.EncodeToString(sum[:]),
+			},
 		}})
 	}
 	return entries, nil
@@ -188,7 +198,7 @@ func splitPort(host string) (name, port string) {
 func hashes(credentials []credential) []string {
 	out := make([]string, len(credentials))
 	for i, c := range credentials {
-		out[i] = c.hash
+		out[i] = c.source.CredentialHash
 	}
 	return out
 }

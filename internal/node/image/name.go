@@ -5,6 +5,7 @@ package image
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/distribution/reference"
 )
@@ -29,6 +30,21 @@ func repository(image string) (string, error) {
 		return "", err
 	}
 	return named.Name(), nil
+}
+
+// nameOnly returns the image's name without tag and digest, and otherwise as it was written.
+func nameOnly(image string) (string, error) {
+	named, err := parse(image)
+	if err != nil {
+		return "", err
+	}
+	if d, ok := named.(reference.Digested); ok {
+		image = strings.TrimSuffix(image, "@"+d.Digest().String())
+	}
+	if t, ok := named.(reference.Tagged); ok {
+		image = strings.TrimSuffix(image, ":"+t.Tag())
+	}
+	return image, nil
 }
 
 // FullName returns the name that runtimes list for an image: with its registry and with a tag or a digest, or "" if the

@@ -14,77 +14,67 @@ import (
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/clock"
+
 	"github.com/kindred-project/kindred/internal/durable"
 )
 
 // records store which credentials pulled an image, so that a pod without these credentials cannot use
-// the image only because it is present (KEP-2535, policy NeverVerifyPreloadedImages). An image without
-// a record was preloaded, and every pod may use it.
+// the image only because it is present (KEP-2535). An image without a record was preloaded. The files are those
+// of upstream's kubelet, of the same names: a directory of a kubelet can be used as it is, and its tools read ours.
 type records struct {
-	dir string
+	dir          string
+	clock        clock.PassiveClock
+	verification Verification
 
 	mu sync.Mutex
 	// granted are the files of the images pulled since the last prune began.
 	granted map[string]bool
 }
 
-// pullRecord is the file of one image, which is named by the runtime's reference.
-type pullRecord struct {
-	// Repositories has an entry for each repository that the image was pulled from.
-	Repositories map[string]access `json:"repositories"`
-}
-
-// access lists the credentials of the pods that may use an image under one repository's name.
-type access struct {
-	Everybody bool    `json:"everybody,omitempty"`
-	Secrets   []proof `json:"secrets,omitempty"`
-}
-
-// proof is a credential that has pulled the image.
-type proof struct {
-	Secret string `json:"secret"`
-	Hash   string `json:"hash"`
-}
-
 // allows reports whether a pod with these credentials may use the present image, and whether that
 // depends on the credentials.
 func (r *records) allows(image, ref string, credentials []credential) (allowed, needsKeys bool) {
-	name, err := repository(image)
+	name, err := nameOnly(image)
 	if err != nil {
 		return false, false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var record pullRecord
-	switch err := r.read(r.pulledFile(ref), &record); {
-	case errors.Is(err, fs.ErrNotExist):
-		// After an interrupted pull with a secret, it is unknown who may use the image.
-		_, err := os.Stat(r.intentFile(image))
-		return errors.Is(err, fs.ErrNotExist), false
-	case err != nil:
+	record, err := r.read(ref)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, false
 	}
-	granted, ok := record.Repositories[name]
-	if granted.Everybody {
+	if !r.verification.required(name, err == nil || r.pulling(image)) {
+		return true, false
+	}
+	granted, ok := record.CredentialMapping[name]
+	if granted.NodePodsAccessible {
 		return true, false
 	}
 	for _, c := range credentials {
-		if slices.ContainsFunc(granted.Secrets, func(p proof) bool { return p.Hash == c.hash || p.Secret == c.secret }) {
+		if slices.ContainsFunc(granted.KubernetesSecrets, c.equals) {
 			return true, true
 		}
 	}
 	return false, ok
 }
 
+// pulling reports whether a pull with a secret has begun and has not ended. After one that was interrupted, it is
+// unknown who may use the image.
+func (r *records) pulling(image string) bool {
+	_, err := os.Stat(r.intentFile(image))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // begin records the start of a pull. The function it returns records the end, with the runtime's
 // reference of the image, or "" if the pull failed.
 func (r *records) begin(image string, c *credential) (done func(ref string), err error) {
-	if err := os.MkdirAll(r.dir, 0o700); err != nil {
-		return nil, err
-	}
 	intent := r.intentFile(image)
 	if c.auth != nil {
-		if err := durable.WriteFile(intent, []byte(image), 0o600); err != nil {
+		if err := write(intent, &kubeletv1beta1.ImagePullIntent{TypeMeta: typeMeta("ImagePullIntent"), Image: image}); err != nil {
 			return nil, err
 		}
 	}
@@ -102,37 +92,37 @@ func (r *records) begin(image string, c *credential) (done func(ref string), err
 
 // grant adds these credentials to the image's record.
 func (r *records) grant(image, ref string, c *credential) error {
-	name, err := repository(image)
+	name, err := nameOnly(image)
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var record pullRecord
-	if err := r.read(r.pulledFile(ref), &record); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		record = pullRecord{}
+	record, err := r.read(ref)
+	if err != nil {
+		record = kubeletv1beta1.ImagePulledRecord{} // none, or not readable
 	}
-	if record.Repositories == nil {
-		record.Repositories = map[string]access{}
+	if record.CredentialMapping == nil {
+		record.CredentialMapping = map[string]kubeletv1beta1.ImagePullCredentials{}
 	}
 	if r.granted == nil {
 		r.granted = map[string]bool{}
 	}
 	r.granted[r.pulledFile(ref)] = true
-	granted := record.Repositories[name]
-	added := proof{Secret: c.secret, Hash: c.hash}
+	granted := record.CredentialMapping[name]
 	switch {
-	case granted.Everybody:
+	case granted.NodePodsAccessible:
 		return nil
 	case c.auth == nil:
-		granted = access{Everybody: true}
-	case slices.Contains(granted.Secrets, added):
+		granted = kubeletv1beta1.ImagePullCredentials{NodePodsAccessible: true}
+	case slices.Contains(granted.KubernetesSecrets, c.source):
 		return nil
 	default:
-		granted.Secrets = append(granted.Secrets, added)
+		granted.KubernetesSecrets = append(granted.KubernetesSecrets, c.source)
 	}
-	record.Repositories[name] = granted
-	return r.write(r.pulledFile(ref), record)
+	record.TypeMeta, record.ImageRef, record.LastUpdatedTime = typeMeta("ImagePulledRecord"), ref, metav1.NewTime(r.clock.Now())
+	record.CredentialMapping[name] = granted
+	return write(r.pulledFile(ref), &record)
 }
 
 // prune removes the records of images that list does not return. The caller has removed these images already: with
@@ -152,7 +142,7 @@ func (r *records) prune(list func() ([]string, error)) error {
 	for _, ref := range refs {
 		keep[r.pulledFile(ref)] = true
 	}
-	files, err := filepath.Glob(filepath.Join(r.dir, "pulled-*"))
+	files, err := filepath.Glob(filepath.Join(r.dir, pulledDir, "*"))
 	if err != nil {
 		return err
 	}
@@ -168,28 +158,42 @@ func (r *records) prune(list func() ([]string, error)) error {
 	return errors.Join(errs...)
 }
 
-func (r *records) read(path string, record *pullRecord) error {
-	data, err := os.ReadFile(path)
+func (r *records) read(ref string) (kubeletv1beta1.ImagePulledRecord, error) {
+	var record kubeletv1beta1.ImagePulledRecord
+	data, err := os.ReadFile(r.pulledFile(ref))
 	if err != nil {
-		return err
+		return record, err
 	}
-	return json.Unmarshal(data, record)
+	return record, json.Unmarshal(data, &record)
 }
 
 // write stores a record. It is durable, because an image without one may be used by all.
-func (r *records) write(path string, record pullRecord) error {
+func write(path string, record any) error {
 	data, err := json.Marshal(record)
 	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	return durable.WriteFile(path, data, 0o600)
 }
 
-func (r *records) pulledFile(ref string) string { return r.file("pulled", ref) }
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: kubeletv1beta1.SchemeGroupVersion.String(), Kind: kind}
+}
 
-func (r *records) intentFile(image string) string { return r.file("pulling", image) }
+// The directories of the two kinds of records.
+const (
+	pulledDir  = "pulled"
+	pullingDir = "pulling"
+)
 
-func (r *records) file(kind, name string) string {
+func (r *records) pulledFile(ref string) string { return r.file(pulledDir, ref) }
+
+func (r *records) intentFile(image string) string { return r.file(pullingDir, image) }
+
+func (r *records) file(dir, name string) string {
 	sum := sha256.Sum256([]byte(name))
-	return filepath.Join(r.dir, kind+"-"+hex.EncodeToString(sum[:]))
+	return filepath.Join(r.dir, dir, "sha256-"+hex.EncodeToString(sum[:]))
 }

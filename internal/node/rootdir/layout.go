@@ -33,6 +33,8 @@ import (
 //	assigned/<uid>.json                  CPUs, memory and devices of a pod: owned by package assign
 //	checkpoints/                         checkpoints of containers, which users remove
 //	claims/<uid>.json                    prepared ResourceClaims: owned by package dra
+//	image_manager/pulled/                which credentials pulled an image: owned by package image, as is the next
+//	image_manager/pulling/               images whose pull has not ended
 //	image-usage.json                     when images were used: owned by package garbage
 //	pod-logs                             a link to the directory of logs
 //
