@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -302,6 +303,25 @@ func (p *Pod) Ask(t *testing.T, network, address string, timeout time.Duration) 
 	buffer := make([]byte, 128)
 	n, err := conn.Read(buffer)
 	return string(buffer[:n]), err
+}
+
+// UDPErrors returns the kernel's counters of the pod's UDP packets: NoPorts are those that the pod refused, because it has no
+// socket for them.
+func (p *Pod) UDPErrors(t *testing.T) string {
+	t.Helper()
+	var all []byte
+	p.Do(t, func() {
+		var err error
+		all, err = os.ReadFile("/proc/thread-self/net/snmp")
+		must(t, err)
+	})
+	var lines []string
+	for line := range strings.Lines(string(all)) {
+		if strings.HasPrefix(line, "Udp: ") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 func host(address net.Addr) string {

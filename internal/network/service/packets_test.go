@@ -130,7 +130,8 @@ func (b *bed) answers(from *netns.Pod, network, address string) (map[string]bool
 	for range 24 {
 		answer, err := from.Ask(b.T, network, address, 2*time.Second)
 		if err != nil {
-			b.Fatalf("%s %s: %v", network, address, err)
+			// If no pod has refused the packet, the rules have.
+			b.Fatalf("%s %s: %v\npod0: %s\npod1: %s", network, address, err, b.pods[0].UDPErrors(b.T), b.pods[1].UDPErrors(b.T))
 		}
 		name, c, _ := strings.Cut(answer, " ")
 		got[name], client = true, c
