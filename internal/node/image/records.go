@@ -142,7 +142,7 @@ func (r *records) prune(list func() ([]string, error)) error {
 	for _, ref := range refs {
 		keep[r.pulledFile(ref)] = true
 	}
-	files, err := filepath.Glob(filepath.Join(r.dir, pulledDir, "*"))
+	files, err := filepath.Glob(filepath.Join(r.dir, pulledDir, filePrefix+"*"))
 	if err != nil {
 		return err
 	}
@@ -183,10 +183,11 @@ func typeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: kubeletv1beta1.SchemeGroupVersion.String(), Kind: kind}
 }
 
-// The directories of the two kinds of records.
+// The directories of the two kinds of records, and what their files' names begin with. Other files are not ours.
 const (
 	pulledDir  = "pulled"
 	pullingDir = "pulling"
+	filePrefix = "sha256-"
 )
 
 func (r *records) pulledFile(ref string) string { return r.file(pulledDir, ref) }
@@ -195,5 +196,5 @@ func (r *records) intentFile(image string) string { return r.file(pullingDir, im
 
 func (r *records) file(dir, name string) string {
 	sum := sha256.Sum256([]byte(name))
-	return filepath.Join(r.dir, dir, "sha256-"+hex.EncodeToString(sum[:]))
+	return filepath.Join(r.dir, dir, filePrefix+hex.EncodeToString(sum[:]))
 }

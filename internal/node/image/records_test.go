@@ -6,6 +6,7 @@ package image
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -42,6 +43,10 @@ func TestPrune(t *testing.T) {
 		done(ref)
 		r.expect(t, ref, false)
 	}
+	foreign := filepath.Join(r.dir, pulledDir, "of-somebody")
+	if err := os.WriteFile(foreign, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := r.prune(func() ([]string, error) { return nil, errors.New("no runtime") }); err == nil {
 		t.Error("records are pruned without a list of images")
 	}
@@ -51,6 +56,7 @@ func TestPrune(t *testing.T) {
 	}
 	r.expect(t, "sha256:kept", false)
 	r.expect(t, "sha256:removed", true) // an image loaded by hand since then
+	expectFile(t, foreign, "")
 }
 
 // TestPruneDuringPull: an image that is pulled again after the list was read keeps its record.
