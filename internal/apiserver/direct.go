@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
@@ -16,8 +17,8 @@ import (
 
 // directChain returns the filters for clients in this process: those of k8s.io/apiserver
 // (genericapiserver.DefaultBuildHandlerChain), without the ones for connections, browsers and
-// traces, which such requests do not have. Authentication, authorization, priority, audit and
-// request metrics are the same.
+// traces, which such requests do not have. Authentication, authorization, audit and request metrics are the same, and
+// priority for clients that are not parts of the cluster.
 //
 // k8s.io/apiserver also runs each request in a goroutine, to respond in its place on a timeout.
 // Here the deadline in the context is enough, because everything that a request waits for respects
@@ -29,7 +30,7 @@ func directChain(api http.Handler, g *genericapiserver.Config) http.Handler {
 
 	decided := filters.WithAuthorization(api, g.Authorization.Authorizer, g.Serializer)
 	queued := genericfilters.WithPriorityAndFairness(decided, g.LongRunningFunc, g.FlowControl, estimates, g.RequestTimeout/4)
-	handler := unlessCollector(decided, queued)
+	handler := unlessPart(decided, queued)
 	if g.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {
 		handler = impersonation.WithConstrainedImpersonation(handler, g.Authorization.Authorizer, g.Serializer)
 	} else {
@@ -48,12 +49,12 @@ func directChain(api http.Handler, g *genericapiserver.Config) http.Handler {
 	return filters.WithAuditInit(handler)
 }
 
-// unlessCollector applies priority and fairness to all requests except the garbage collector's. The
-// collector yields to client requests by itself, more than its priority would make it
-// (ownership/collector/turns.go), and queueing is a twelfth of the cost of a deletion.
-func unlessCollector(decided, queued http.Handler) http.Handler {
+// unlessPart applies priority and fairness to all requests except those of the cluster's parts. Each part limits how
+// many requests it makes at a time, and the garbage collector yields to client requests by itself
+// (ownership/collector/turns.go). Matching schemas and queueing is a twelfth of the cost of a deletion.
+func unlessPart(decided, queued http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if isCollector(r.Context()) {
+		if caller, ok := request.UserFrom(r.Context()); ok && isPart(caller.GetName()) {
 			decided.ServeHTTP(w, r)
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 )
@@ -38,5 +39,22 @@ func TestDirectRequests(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPartsAreNotQueued: priority and fairness decides about in-process requests, except those of the cluster's parts.
+func TestPartsAreNotQueued(t *testing.T) {
+	for name, queued := range map[string]bool{
+		"jane": true, "system:serviceaccount:default:x": true,
+		"system:kube-scheduler": false, "system:node:n": false, "system:serviceaccount:kube-system:replicaset-controller": false,
+	} {
+		client, err := rest.HTTPClientFor(server.Config(&user.DefaultInfo{Name: name, Groups: []string{user.AllAuthenticated}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := server.do(t, client, http.MethodGet, "/api", "")
+		if schema := got.header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID); (schema != "") != queued {
+			t.Errorf("%s: queued by the schema %q; want %t", name, schema, queued)
+		}
 	}
 }

@@ -62,7 +62,7 @@ func (s *Scheduler) bind(ctx context.Context, pod *model.Pod, node string) {
 		s.inbox.post(func(m *machine) { m.notBound(pod.UID, err) })
 		return
 	}
-	s.Recorder.Eventf(pod.Pod, nil, v1.EventTypeNormal, "Scheduled", "Binding",
+	s.Recorder.Eventf(pod.Pod, nil, v1.EventTypeNormal, reasonScheduled, "Binding",
 		"Successfully assigned %v/%v to %v", pod.Namespace, pod.Name, node)
 }
 

@@ -91,7 +91,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if s.Recorder == nil {
-		broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: s.Client.EventsV1()})
+		sink := newPatientSink(&events.EventSinkImpl{Interface: s.Client.EventsV1()}, clock.RealClock{})
+		go sink.run(ctx)
+		broadcaster := events.NewBroadcaster(sink)
 		defer broadcaster.Shutdown()
 		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 			return fmt.Errorf("scheduler: cannot record events: %w", err)
