@@ -38,6 +38,7 @@ import (
 func newManager(server *apiserver.Server, caches *controllers.Caches) (manager.Manager, error) {
 	return manager.New(configFor(server, controllerUser), manager.Options{
 		Scheme:         scheme.Scheme,
+		MapperProvider: newMapper(scheme.Scheme),
 		Metrics:        metricsserver.Options{BindAddress: "0"},
 		LeaderElection: false,
 		// Several clusters in one process have controllers of the same names.

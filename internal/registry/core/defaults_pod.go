@@ -5,6 +5,8 @@ package core
 
 import (
 	"cmp"
+	"path"
+	"strings"
 
 	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
@@ -80,15 +82,22 @@ func SetDefaults_EphemeralContainer(obj *v1.EphemeralContainer) {
 // pullPolicyOf returns Always for an image with the tag latest, explicit or implied, because a later
 // push moves that tag. Validation or the runtime refuses an image that cannot be parsed.
 func pullPolicyOf(image string) v1.PullPolicy {
+	// Pods are decoded often, and parsing a name is expensive.
+	name, _, _ := strings.Cut(path.Base(image), "@")
+	if _, tag, ok := strings.Cut(name, ":"); ok && tag != latest {
+		return v1.PullIfNotPresent
+	}
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return v1.PullIfNotPresent
 	}
-	if tagged, ok := reference.TagNameOnly(named).(reference.Tagged); ok && tagged.Tag() == "latest" {
+	if tagged, ok := reference.TagNameOnly(named).(reference.Tagged); ok && tagged.Tag() == latest {
 		return v1.PullAlways
 	}
 	return v1.PullIfNotPresent
 }
+
+const latest = "latest"
 
 // SetDefaults_ResourceList rounds up to a thousandth, the finest unit that the
 // API keeps.
