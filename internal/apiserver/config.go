@@ -116,7 +116,7 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 		}
 		// Called for each server. The last one is the aggregator, the first of the chain.
 		s.direct = directChain(guarded(s.deletions.wrap(handler, s.isElsewhere)), g)
-		return genericapiserver.DefaultBuildHandlerChain(guarded(handler), g)
+		return genericapiserver.DefaultBuildHandlerChain(sendLists(guarded(handler)), g)
 	}
 	g.MergedResourceConfig = s.enabled
 	g.EquivalentResourceRegistry = runtime.NewEquivalentResourceRegistryWithIdentity(s.storedAs)

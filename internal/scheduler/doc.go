@@ -14,7 +14,8 @@
 // The driver (scheduler.go, watch.go, effects.go, reservations.go) connects it to the API. One
 // goroutine, the loop of [Scheduler.Run], applies the informers' changes to the machine and passes
 // on its decisions. Other goroutines write bindings, status and events, in order for each pod. An
-// error there is another change for the machine.
+// error there is another change for the machine. While many pods are scheduled, the events of those
+// that got their nodes wait (eventsink.go).
 //
 // The pending pods of a PodGroup are placed in one step (gang.go, gang_cycle.go, gang_trial.go): if too
 // few of them fit, all are taken back.
