@@ -59,13 +59,14 @@ const (
 	turnsInPeriod = 50
 )
 
-// Create implements events.EventSink. The recorder calls it in a goroutine for each event.
+// Create implements events.EventSink. The recorder calls it in a goroutine for each event. An event that waits when the
+// context ends is lost, without an error, which the recorder would log for each.
 func (s *patientSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
 	if event.Reason == reasonScheduled {
 		select {
 		case <-s.arrived():
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return event, nil
 		}
 	}
 	return s.EventSink.Create(ctx, event)

@@ -5,9 +5,9 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +32,20 @@ func (s *recordingSink) Create(_ context.Context, event *eventsv1.Event) (*event
 	return event, nil
 }
 
+// at returns when an event of a scheduled pod was written.
+func (s *recordingSink) at(i int) (time.Duration, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.written[fmt.Sprint(reasonScheduled, i)]
+	return at, ok
+}
+
+func (s *recordingSink) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.written)
+}
+
 // sinks returns a sink that runs, and what it writes to.
 func sinks(t *testing.T) (*patientSink, *recordingSink) {
 	to := &recordingSink{written: map[string]time.Duration{}, began: time.Now()}
@@ -40,11 +54,17 @@ func sinks(t *testing.T) (*patientSink, *recordingSink) {
 	return s, to
 }
 
+func (s *patientSink) waits() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting)
+}
+
 func (s *patientSink) create(t *testing.T, reason string, i int) {
 	event := &eventsv1.Event{Reason: reason}
 	event.Name = fmt.Sprint(reason, i)
 	go func() {
-		if _, err := s.Create(t.Context(), event); err != nil && !errors.Is(err, context.Canceled) {
+		if _, err := s.Create(t.Context(), event); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -58,7 +78,7 @@ func TestEventsOfFewPodsAreWrittenAtOnce(t *testing.T) {
 		for i := range 100 {
 			at := time.Since(to.began)
 			s.create(t, reasonScheduled, i)
-			if got, ok := to.written[fmt.Sprint(reasonScheduled, i)]; !ok || got != at {
+			if got, ok := to.at(i); !ok || got != at {
 				t.Fatalf("event %d is written after %s, %t; want %s", i, got, ok, at)
 			}
 			time.Sleep(burstWindow / 8)
@@ -76,20 +96,21 @@ func TestEventsWaitForABurst(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		s.create(t, "FailedScheduling", 0)
-		if n := len(to.written); n != burstSize {
+		if n := to.count(); n != burstSize {
 			t.Errorf("%d events are written in the burst; want the first %d, and the other one", n, burstSize-1)
 		}
 		end := time.Since(to.began)
 		time.Sleep(burstWindow + pods/turnsInPeriod*turnPeriod + turnPeriod)
 		synctest.Wait()
 		for i := burstSize; i < pods; i++ {
-			this, last := to.written[fmt.Sprint(reasonScheduled, i)], to.written[fmt.Sprint(reasonScheduled, i-1)]
+			this, _ := to.at(i)
+			last, _ := to.at(i - 1)
 			if this < last || this < end {
 				t.Fatalf("event %d is written after %s, the one before after %s, and the burst ended after %s", i, this, last, end)
 			}
 		}
-		if s.waiting != nil {
-			t.Errorf("%d events still wait", len(s.waiting))
+		if n := s.waits(); n > 0 {
+			t.Errorf("%d events still wait", n)
 		}
 	})
 }
@@ -103,16 +124,38 @@ func TestEventsWaitForALimitedTime(t *testing.T) {
 			s.create(t, reasonScheduled, i)
 			time.Sleep(time.Millisecond)
 		}
-		if n := to.written[fmt.Sprint(reasonScheduled, burstSize)]; n < longestWait || n > longestWait+2*turnPeriod {
+		if n, _ := to.at(burstSize); n < longestWait || n > longestWait+2*turnPeriod {
 			t.Errorf("the first event that waited is written after %s", n)
 		}
-		if len(s.waiting) > mostWaiting {
-			t.Errorf("%d events wait", len(s.waiting))
+		if n := s.waits(); n > mostWaiting {
+			t.Errorf("%d events wait", n)
 		}
 		time.Sleep(longestWait)
 		synctest.Wait()
-		if n := len(to.written); n != pods {
+		if n := to.count(); n != pods {
 			t.Errorf("%d of %d events are written", n, pods)
+		}
+	})
+}
+
+// TestEventsAtAStop: events that wait do not keep the process, and make no noise.
+func TestEventsAtAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		s, to := sinks(t)
+		var failed atomic.Pointer[error]
+		for range 2 * burstSize {
+			go func() {
+				if _, err := s.Create(ctx, &eventsv1.Event{Reason: reasonScheduled}); err != nil {
+					failed.Store(&err)
+				}
+			}()
+			synctest.Wait()
+		}
+		stop()
+		synctest.Wait() // the test would not end while a goroutine waits
+		if failed.Load() != nil || to.count() != 1 {
+			t.Errorf("got %v, and %d names of events are written", failed.Load(), to.count())
 		}
 	})
 }
