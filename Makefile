@@ -115,9 +115,10 @@ policy-conformance: test-deps build ## run the conformance suite of ClusterNetwo
 # What test/runtimes needs besides: crun as a handler, CRI-O's monitor, the tool that loads images into CRI-O, and runc's library.
 RUNTIME_PACKAGES := crun conmon skopeo libseccomp-dev pkg-config
 
+# CRI-O mounts the machine's root only if it is shared, as systemd makes it.
 runtimes: test-deps build ## run the scenarios of nodes on containerd 1.6, 1.7 and 2, and on CRI-O (ARGS='-runtimes cri-o -run TestExec')
 	$(call install,$(RUNTIME_PACKAGES),crun conmon skopeo pkg-config)
-	@KINDRED_BIN=$(CURDIR)/bin/kindred go run ./test/runtimes $(ARGS)
+	@KINDRED_BIN=$(CURDIR)/bin/kindred unshare --mount --propagation shared go run ./test/runtimes $(ARGS)
 
 # What test/vm needs besides: the emulator, and what builds its machine.
 VM_PACKAGES := qemu-system-x86 mmdebstrap e2fsprogs openssh-client busybox-static

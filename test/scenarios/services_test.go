@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -71,6 +72,22 @@ func bothAnswer(address string) error {
 	return nil
 }
 
+// tableWith returns the name of the cluster's table that has a ClusterIP.
+func tableWith(t *testing.T, ip string) string {
+	t.Helper()
+	all, err := exec.Command("nft", "list", "tables", "inet").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, all)
+	}
+	for _, name := range regexp.MustCompile(`kindred-\w+`).FindAllString(string(all), -1) {
+		if rules, err := exec.Command("nft", "list", "table", "inet", name).Output(); err == nil && strings.Contains(string(rules), ip) {
+			return name
+		}
+	}
+	t.Fatalf("no table has %s: %s", ip, all)
+	return ""
+}
+
 // TestServiceTraffic: a Service is reached by its ClusterIP and node port, from pods and from the machine. Its
 // traffic outlives the process.
 func TestServiceTraffic(t *testing.T) {
@@ -123,8 +140,8 @@ func TestServiceTraffic(t *testing.T) {
 	}
 
 	// Somebody removes all rules of the machine's table.
-	id := s.cluster.marks(t)[1]
-	if out, err := exec.Command("nft", "delete", "table", "inet", "kindred-"+id).CombinedOutput(); err != nil {
+	table := tableWith(t, ip)
+	if out, err := exec.Command("nft", "delete", "table", "inet", table).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	s.eventually("the rules are back", func() error {

@@ -233,6 +233,9 @@ func TestNodeAlone(t *testing.T) {
 	// The host port is open on the machine, and stays open without an agent.
 	atHost := func(when string) {
 		t.Helper()
+		if userRuntime != "" {
+			return // host ports are those of its CNI configuration (docs/runtimes.md)
+		}
 		response, err := (&http.Client{Timeout: 5 * time.Second}).Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
 		if err != nil {
 			t.Errorf("%s: %v", when, err)
