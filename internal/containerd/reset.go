@@ -105,17 +105,34 @@ func RemovePods(ctx context.Context, endpoint string, labels map[string]string) 
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, removeLimit)
 			defer cancel()
-			_, err := cri.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox.Id})
-			if err == nil {
-				_, err = cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox.Id})
-			}
-			if err != nil {
+			if err := removePod(ctx, cri, sandbox.Id); err != nil {
 				return fmt.Errorf("removing pod %s/%s: %w", sandbox.GetMetadata().GetNamespace(), sandbox.GetMetadata().GetName(), plain(err))
 			}
 			return nil
 		})
 	}
 	return group.Wait()
+}
+
+// removePod kills the containers of a pod, and removes it. A runtime may give the containers of a sandbox that it
+// stops time to end: CRI-O gives them 30 s.
+func removePod(ctx context.Context, cri runtimeapi.RuntimeServiceClient, id string) error {
+	answer, err := cri.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+		PodSandboxId: id, State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+	}})
+	if err != nil {
+		return err
+	}
+	for _, container := range answer.GetContainers() {
+		if _, err := cri.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: container.Id}); err != nil {
+			return err
+		}
+	}
+	if _, err := cri.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
+		return err
+	}
+	_, err = cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	return err
 }
 
 func (o Options) killShims(ctx context.Context) error {
