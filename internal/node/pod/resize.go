@@ -28,10 +28,25 @@ type Resize struct {
 // restart for it is stopped like one whose definition changed; the cgroup shrinks once it has
 // exited.
 func (d *decision) resize(sandbox runtime.Sandbox) {
+	differs, restarting := d.noticeResize(sandbox)
+	switch {
+	case restarting:
+	case differs:
+		if d.mayRetry(OfResize) {
+			d.do(Action{Kind: ResizePod})
+		}
+	case d.Memory.Resizing:
+		d.Memory.Resizing = false
+		d.event("", v1.EventTypeNormal, "ResizeCompleted", ResizeMessage("completed", d.Pod, d.Memory.ResizeGeneration, ""))
+	}
+}
+
+// noticeResize records that a resize has begun, if sizes differ from the allocated ones. It returns whether they do, and
+// whether a container must restart for it.
+func (d *decision) noticeResize(sandbox runtime.Sandbox) (differs, restarting bool) {
 	if d.Resize.Allocated > d.Memory.ResizeGeneration {
 		d.beginResize(d.Resize.Allocated)
 	}
-	differs, restarting := false, false
 	for _, run := range d.Runtime.Containers {
 		c := resizable(d.Pod, run.Name)
 		switch {
@@ -43,20 +58,13 @@ func (d *decision) resize(sandbox runtime.Sandbox) {
 		}
 	}
 	// An agent that ended during a resize may not have resized the cgroup: repeat it.
-	cgroup := d.appliedToPod() != criconfig.PodSize(d.Pod) || d.Memory.Cgroup == nil && d.Memory.Resizing
-	if (differs || cgroup) && !d.Memory.Resizing {
+	if d.appliedToPod() != criconfig.PodSize(d.Pod) || d.Memory.Cgroup == nil && d.Memory.Resizing {
+		differs = true
+	}
+	if differs && !d.Memory.Resizing {
 		d.beginResize(d.Pod.Generation)
 	}
-	switch {
-	case restarting:
-	case differs || cgroup:
-		if d.mayRetry(OfResize) {
-			d.do(Action{Kind: ResizePod})
-		}
-	case d.Memory.Resizing:
-		d.Memory.Resizing = false
-		d.event("", v1.EventTypeNormal, "ResizeCompleted", ResizeMessage("completed", d.Pod, d.Memory.ResizeGeneration, ""))
-	}
+	return differs, restarting
 }
 
 func (d *decision) beginResize(generation int64) {

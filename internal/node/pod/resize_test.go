@@ -140,6 +140,28 @@ func TestResizeSurvivesTheAgent(t *testing.T) {
 	}
 }
 
+// TestResizeBeforeVolumes: an agent ended after it had stored an allocation. The next one prepares the volumes before it
+// resizes, and does not show the resize as complete meanwhile.
+func TestResizeBeforeVolumes(t *testing.T) {
+	in := grown()
+	in.Resize, in.Memory = Resize{}, Remember(&in.Pod.Status)
+	out := Decide(in)
+	if got, want := cpuOf(out.Status), "200m allocated, 100m/100m"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if c := resizeCondition(out.Status, v1.PodResizeInProgress); c.Status != v1.ConditionTrue || c.ObservedGeneration != 3 {
+		t.Errorf("condition %+v", c)
+	}
+	if diff := cmp.Diff([]string{"PrepareVolumes/"}, actionsOf(out)); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+	in.Old, in.Memory = out.Status, out.Memory
+	in.Memory.VolumesReady, in.Memory.PreparedFor = true, shownMetadata(in.Pod)
+	if diff := cmp.Diff([]string{"ResizePod/"}, actionsOf(Decide(in))); diff != "" {
+		t.Errorf("then: actions (-want +got):\n%s", diff)
+	}
+}
+
 func TestResizeByRestart(t *testing.T) {
 	in := grown(v1.ContainerResizePolicy{ResourceName: v1.ResourceCPU, RestartPolicy: v1.RestartContainer})
 	in.Pod.Spec.RestartPolicy = v1.RestartPolicyOnFailure

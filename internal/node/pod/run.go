@@ -19,7 +19,9 @@ func (d *decision) run() {
 	d.prepareVolumes()
 	if !d.Memory.VolumesReady {
 		if sandbox, ok := d.Runtime.ReadySandbox(); ok {
-			d.watchRunning(sandbox) // started by an earlier agent
+			// Started by an earlier agent, which may have ended during a resize: the status must not show it as complete.
+			d.noticeResize(sandbox)
+			d.watchRunning(sandbox)
 		}
 		return
 	}
