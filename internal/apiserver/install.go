@@ -36,6 +36,11 @@ func (s *Server) install(main *genericapiserver.GenericAPIServer, g *genericapis
 			infos = append(infos, info)
 		}
 		types := newFieldTypes(func() (map[string]*spec.Schema, error) { return models(g.OpenAPIV3Config, infos) })
+		for _, info := range infos {
+			if err := s.creations.add(main, g.AdmissionControl, info, types); err != nil {
+				return nil, fmt.Errorf("group %q: %w", info.PrioritizedVersions[0].Group, err)
+			}
+		}
 		if err := i.install(types, infos); err != nil {
 			return nil, fmt.Errorf("group %q: %w", groups[0].Name, err)
 		}

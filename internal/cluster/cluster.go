@@ -217,7 +217,8 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	schedule, err := scheduler.New(scheduler.Options{Client: client, Informers: c.server.Informers(), Gangs: c.server.ServesGangs(), Clock: c.config.Clock})
+	direct := creator{c.server, schedulerUser}
+	schedule, err := scheduler.New(scheduler.Options{Client: client, Bind: direct.bind, Events: newEventCreator(client, direct), Informers: c.server.Informers(), Gangs: c.server.ServesGangs(), Clock: c.config.Clock})
 	if err != nil {
 		return err
 	}

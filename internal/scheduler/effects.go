@@ -53,7 +53,7 @@ func (s *Scheduler) bind(ctx context.Context, pod *model.Pod, node string) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Target:     v1.ObjectReference{Kind: "Node", Name: node},
 	}
-	err := s.Client.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
+	err := s.Bind(ctx, binding)
 	if ctx.Err() != nil {
 		return
 	}

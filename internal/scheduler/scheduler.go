@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -28,6 +29,9 @@ type Options struct {
 	Informers informers.SharedInformerFactory
 	// Recorder records events. If it is nil, they are written with Client.
 	Recorder events.EventRecorder
+	// Bind creates the binding of a pod, and Events writes events. Nil: Client does.
+	Bind   func(context.Context, *v1.Binding) error
+	Events events.EventSink
 	// Gangs is set if PodGroups are served. If it is not, the group of a pod is ignored.
 	Gangs bool
 	// Clock is the source of time; nil means the real clock.
@@ -50,6 +54,14 @@ func New(opts Options) (*Scheduler, error) {
 	s := &Scheduler{Options: opts, inbox: newInbox(), ready: make(chan struct{})}
 	if s.Clock == nil {
 		s.Clock = clock.RealClock{}
+	}
+	if s.Bind == nil {
+		s.Bind = func(ctx context.Context, binding *v1.Binding) error {
+			return s.Client.CoreV1().Pods(binding.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
+		}
+	}
+	if s.Events == nil {
+		s.Events = &events.EventSinkImpl{Interface: s.Client.EventsV1()}
 	}
 	// A factory starts only the informers that were requested before.
 	core := s.Informers.Core().V1()
@@ -91,7 +103,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if s.Recorder == nil {
-		sink := newPatientSink(&events.EventSinkImpl{Interface: s.Client.EventsV1()}, clock.RealClock{})
+		sink := newPatientSink(s.Events, clock.RealClock{})
 		go sink.run(ctx)
 		broadcaster := events.NewBroadcaster(sink)
 		defer broadcaster.Shutdown()

@@ -1,0 +1,226 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kindred-project/kindred/internal/auth/audit"
+)
+
+const creatingAgent = "kube-controller-manager/v1 (test)"
+
+// creators are the two ways to create an object: directly, and by client-go.
+func (s *testServer) creators(t *testing.T, as user.Info) map[string]func(path string, object runtime.Object) (runtime.Object, error) {
+	t.Helper()
+	config := s.Config(as)
+	config.UserAgent = creatingAgent
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]func(string, runtime.Object) (runtime.Object, error){
+		"directly": func(path string, object runtime.Object) (runtime.Object, error) {
+			return s.Create(t.Context(), as, creatingAgent, path, object)
+		},
+		"by client-go": func(path string, object runtime.Object) (runtime.Object, error) {
+			return client.CoreV1().RESTClient().Post().AbsPath(path).Body(object).Do(t.Context()).Get()
+		},
+	}
+}
+
+// comparable returns what an object has, without what no two objects have in common.
+func comparable(t *testing.T, object runtime.Object) runtime.Object {
+	t.Helper()
+	object = object.DeepCopyObject()
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return object // a status
+	}
+	if made := accessor.GetCreationTimestamp(); accessor.GetUID() == "" || accessor.GetResourceVersion() == "" || made.IsZero() || len(accessor.GetManagedFields()) == 0 {
+		t.Errorf("the created object has the metadata %+v", accessor)
+	}
+	accessor.SetName("")
+	accessor.SetUID("")
+	accessor.SetResourceVersion("")
+	accessor.SetCreationTimestamp(metav1.Time{})
+	fields := accessor.GetManagedFields()
+	for i := range fields {
+		fields[i].Time = nil
+	}
+	return object
+}
+
+// TestCreations: an object that is created directly is the same as one that client-go creates, and so are the errors.
+func TestCreations(t *testing.T) {
+	s := server
+	namespace := s.namespace(t)
+	pods, events := "/api/v1/namespaces/"+namespace+"/pods", "/apis/events.k8s.io/v1/namespaces/"+namespace+"/events"
+	pod := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				GenerateName: "p-", Namespace: namespace, Labels: map[string]string{"a": "b"}, ResourceVersion: "", UID: "ignored",
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "u", Controller: new(true)}},
+			},
+			Spec: corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "c", Image: "i", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}},
+		}
+		if change != nil {
+			change(p)
+		}
+		return p
+	}
+	event := func(reason string) *eventsv1.Event {
+		return &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "e-", Namespace: namespace}, EventTime: metav1.NewMicroTime(time.Unix(1, 0)), Type: corev1.EventTypeNormal,
+			ReportingController: "default-scheduler", ReportingInstance: "i", Action: "Binding", Reason: reason,
+			Regarding: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: "p"},
+		}
+	}
+	made := func(name string) *corev1.Pod {
+		p, err := s.client(t).CoreV1().Pods(namespace).Create(t.Context(), pod(func(p *corev1.Pod) { p.Name = name }), metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	bound := 0
+	binding := func(change func(*corev1.Binding)) (string, runtime.Object) {
+		bound++
+		p := made(fmt.Sprint("bound-", bound))
+		b := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.Name, UID: p.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
+		if change != nil {
+			change(b)
+		}
+		return pods + "/" + p.Name + "/binding", b
+	}
+	at := func(path string, object runtime.Object) func() (string, runtime.Object) {
+		return func() (string, runtime.Object) { return path, object }
+	}
+	made("existing")
+	all := &user.DefaultInfo{Name: "system:kube-scheduler", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+	for name, test := range map[string]struct {
+		request func() (string, runtime.Object)
+		as      user.Info
+		fails   bool
+	}{
+		"a pod":                {at(pods, pod(nil)), all, false},
+		"without a namespace":  {at(pods, pod(func(p *corev1.Pod) { p.Namespace = "" })), all, false},
+		"with a status":        {at(pods, pod(func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodRunning, Message: "m"} })), all, false},
+		"another namespace":    {at(pods, pod(func(p *corev1.Pod) { p.Namespace = "default" })), all, true},
+		"a missing namespace":  {at("/api/v1/namespaces/none/pods", pod(func(p *corev1.Pod) { p.Namespace = "none" })), all, true},
+		"an invalid pod":       {at(pods, pod(func(p *corev1.Pod) { p.Spec.Containers = nil })), all, true},
+		"an existing pod":      {at(pods, pod(func(p *corev1.Pod) { p.Name = "existing" })), all, true},
+		"refused by admission": {at(pods, pod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "none" })), all, true},
+		"not allowed":          {at(pods, pod(nil)), &user.DefaultInfo{Name: "system:nobody", Groups: []string{user.AllAuthenticated}}, true},
+		"a binding":            {func() (string, runtime.Object) { return binding(nil) }, all, false},
+		"of another pod": {func() (string, runtime.Object) {
+			return binding(func(b *corev1.Binding) { b.UID = types.UID("other") })
+		}, all, true},
+		"without a node":          {func() (string, runtime.Object) { return binding(func(b *corev1.Binding) { b.Target.Name = "" }) }, all, true},
+		"an event":                {at(events, event("Scheduled")), all, false},
+		"an invalid event":        {at(events, event("")), all, true},
+		"by the generic endpoint": {at("/api/v1/namespaces/"+namespace+"/configmaps", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-"}}), all, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			results, errs := map[string]runtime.Object{}, map[string]string{}
+			for how, create := range s.creators(t, test.as) {
+				path, object := test.request()
+				before := object.DeepCopyObject()
+				created, err := create(path, object)
+				if diff := cmp.Diff(before, object); diff != "" {
+					t.Errorf("%s: the object has changed (-before +after):\n%s", how, diff)
+				}
+				if (err != nil) != test.fails {
+					t.Fatalf("%s: %v, %v", how, created, err)
+				}
+				if err != nil {
+					errs[how] = err.Error()
+					continue
+				}
+				results[how] = comparable(t, created)
+			}
+			if diff := cmp.Diff(results["by client-go"], results["directly"]); diff != "" {
+				t.Errorf("what is created (-by client-go +directly):\n%s", diff)
+			}
+			one, other := unique.ReplaceAllString(errs["by client-go"], "N"), unique.ReplaceAllString(errs["directly"], "N")
+			if one != other {
+				t.Errorf("errors: %s by client-go, and %s directly", one, other)
+			}
+		})
+	}
+}
+
+// unique matches the names and UIDs of new objects in errors.
+var unique = regexp.MustCompile(`bound-\d+|\b[pe]-[a-z0-9]{5}\b|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// TestAuditOfCreations: creations are logged like other requests, with and without bodies.
+func TestAuditOfCreations(t *testing.T) {
+	dir := t.TempDir()
+	o := options.NewAuditOptions()
+	o.PolicyFile, o.LogOptions.Path = filepath.Join(dir, "policy"), filepath.Join(dir, "log", "audit.log")
+	const policy = `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, namespaces: [default], verbs: [create], resources: [{group: "", resources: [pods]}]}
+- {level: RequestResponse, namespaces: [kube-system], verbs: [create], resources: [{group: "", resources: [pods]}]}
+- {level: None}
+`
+	if err := os.WriteFile(o.PolicyFile, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := audit.Load(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := own(t, func(c *Config) { c.Audit = config })
+	all := &user.DefaultInfo{Name: "system:kube-scheduler", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+	creators := s.creators(t, all)
+	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: namespace}}
+		if _, err := creators["by client-go"]("/api/v1/namespaces/"+namespace+"/serviceaccounts", account); err != nil {
+			t.Fatal(err)
+		}
+		for _, how := range []string{"directly", "by client-go"} {
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "p-", Namespace: namespace},
+				Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+			}
+			if _, err := creators[how]("/api/v1/namespaces/"+namespace+"/pods", pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	logged := map[string][]string{}
+	for _, e := range recorded(t, o.LogOptions.Path) {
+		if e.ResponseStatus.Code != http.StatusCreated {
+			continue
+		}
+		logged[e.ObjectRef.Namespace] = append(logged[e.ObjectRef.Namespace], fmt.Sprintf("%s %s %s %s name %t uid %t, bodies %t %t, by %s as %s, %v", e.Level, e.Verb, e.RequestURI,
+			e.ObjectRef.Resource, e.ObjectRef.Name != "", e.ObjectRef.UID != "", e.RequestObject != nil, e.ResponseObject != nil, e.User.Username, e.UserAgent, e.Annotations))
+	}
+	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+		if lines := logged[namespace]; len(lines) != 2 || lines[0] != lines[1] {
+			t.Errorf("in %s, directly and by client-go: %q", namespace, lines)
+		}
+	}
+}

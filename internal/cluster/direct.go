@@ -1,0 +1,74 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kindred-project/kindred/internal/apiserver"
+	"github.com/kindred-project/kindred/internal/part"
+)
+
+// creator creates objects as a part of the cluster, without encoding them.
+type creator struct {
+	server *apiserver.Server
+	as     part.Identity
+}
+
+func (c creator) create(ctx context.Context, path string, object runtime.Object) (runtime.Object, error) {
+	return c.server.Create(ctx, c.as.Info, c.as.UserAgent(), path, object)
+}
+
+// podCreator is a controller's client that creates pods with a creator.
+type podCreator struct {
+	client.Client
+	creator
+}
+
+// Create implements client.Client.
+func (c podCreator) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || len(options) > 0 {
+		return c.Client.Create(ctx, object, options...)
+	}
+	created, err := c.create(ctx, fmt.Sprintf("/api/v1/namespaces/%s/pods", pod.Namespace), pod)
+	if err != nil {
+		return err
+	}
+	*pod = *created.(*corev1.Pod)
+	return nil
+}
+
+// bind binds a pod to a node.
+func (c creator) bind(ctx context.Context, binding *corev1.Binding) error {
+	_, err := c.create(ctx, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/binding", binding.Namespace, binding.Name), binding)
+	return err
+}
+
+// eventCreator is a sink that creates events with a creator.
+type eventCreator struct {
+	events.EventSink
+	creator
+}
+
+func newEventCreator(client kubernetes.Interface, c creator) events.EventSink {
+	return eventCreator{&events.EventSinkImpl{Interface: client.EventsV1()}, c}
+}
+
+// Create implements events.EventSink.
+func (c eventCreator) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
+	created, err := c.create(ctx, fmt.Sprintf("/apis/events.k8s.io/v1/namespaces/%s/events", event.Namespace), event)
+	if err != nil {
+		return nil, err
+	}
+	return created.(*eventsv1.Event), nil
+}
