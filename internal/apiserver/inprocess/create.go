@@ -23,7 +23,7 @@ import (
 type Creation struct {
 	// Object must not be modified.
 	Object runtime.Object
-	// Created is set by an endpoint that reads Object. Nobody else has it.
+	// Created is set by an endpoint that reads Object. Nothing else refers to it.
 	Created runtime.Object
 }
 
