@@ -115,8 +115,8 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 			return s.gate.wrap(handler, g.LongRunningFunc)
 		}
 		// Called for each server. The last one is the aggregator, the first of the chain.
-		s.direct = directChain(guarded(s.creations.wrap(s.deletions.wrap(handler, s.isElsewhere), s.isElsewhere)), g)
-		handler = s.creations.wrap(handler, s.isElsewhere) // parts may create objects before the direct chain is used
+		s.direct = directChain(guarded(s.writes.wrap(s.deletions.wrap(handler, s.isElsewhere), s.isElsewhere)), g)
+		handler = s.writes.wrap(handler, s.isElsewhere) // parts may write objects before the direct chain is used
 		return genericapiserver.DefaultBuildHandlerChain(sendLists(guarded(handler)), g)
 	}
 	g.MergedResourceConfig = s.enabled

@@ -37,7 +37,7 @@ func (s *Server) install(main *genericapiserver.GenericAPIServer, g *genericapis
 		}
 		types := newFieldTypes(func() (map[string]*spec.Schema, error) { return models(g.OpenAPIV3Config, infos) })
 		for _, info := range infos {
-			if err := s.creations.add(main, g.AdmissionControl, info, types); err != nil {
+			if err := s.writes.add(main, g.AdmissionControl, info, types); err != nil {
 				return nil, fmt.Errorf("group %q: %w", info.PrioritizedVersions[0].Group, err)
 			}
 		}

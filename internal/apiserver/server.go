@@ -45,7 +45,7 @@ type Server struct {
 	// direct is the direct chain: the API behind the filters that in-process requests need.
 	direct    http.Handler
 	deletions deletions
-	creations creations
+	writes    writes
 	groups    []generic.Group
 	// enabled are the versions and resources to serve, installed the versions that are served.
 	enabled   *serverstorage.ResourceConfig
@@ -83,7 +83,7 @@ type Server struct {
 
 // New builds the chain of servers. Nothing is served before Run.
 func New(c Config) (*Server, error) {
-	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{}), boot: newBootSteps(), deletions: deletions{}, creations: creations{}, installed: sets.New[schema.GroupVersion]()}
+	s := &Server{external: scheme.Scheme, clock: c.Clock, started: make(chan struct{}), boot: newBootSteps(), deletions: deletions{}, writes: writes{}, installed: sets.New[schema.GroupVersion]()}
 	// Traffic is measured in real time, even under a fake clock.
 	s.traffic.clock = clock.RealClock{}
 	s.lifetime, s.end = context.WithCancel(context.Background())
@@ -177,10 +177,10 @@ func (s *Server) Config(as user.Info) *clientrest.Config {
 	return config
 }
 
-// Create creates an object of a built-in kind by a POST request to a path, as a user with a user agent, and returns the
-// object that was created. Pods, their bindings and events are not encoded for that (creations).
-func (s *Server) Create(ctx context.Context, as user.Info, agent, path string, object runtime.Object) (runtime.Object, error) {
-	return s.inprocess.Create(ctx, as, agent, path, object)
+// Write sends an object of a built-in kind by a POST or PUT request to a path, as a user with a user agent, and returns the object
+// in the response. What is written most is not encoded for that (writes).
+func (s *Server) Write(ctx context.Context, as user.Info, agent, method, path string, object runtime.Object) (runtime.Object, error) {
+	return s.inprocess.Write(ctx, as, agent, method, path, object)
 }
 
 // Informers returns the server's informers. Other parts of the process share them, so that each

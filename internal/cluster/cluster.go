@@ -217,8 +217,8 @@ func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	direct := creator{c.server, schedulerUser}
-	schedule, err := scheduler.New(scheduler.Options{Client: client, Bind: direct.bind, Events: newEventCreator(client, direct), Informers: c.server.Informers(), Gangs: c.server.ServesGangs(), Clock: c.config.Clock})
+	writer := direct{c.server, schedulerUser}
+	schedule, err := scheduler.New(scheduler.Options{Client: client, Bind: writer.bind, Events: newEventCreator(client, writer), Informers: c.server.Informers(), Gangs: c.server.ServesGangs(), Clock: c.config.Clock})
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func (c *Cluster) environment(mgr manager.Manager, as part.Identity, source stri
 	if err != nil {
 		return control.Env{}, err
 	}
-	return control.Env{Manager: mgr, Client: podCreator{writer, creator{c.server, as}}, Live: live, Config: configFor(c.server, as), Discovery: served, Events: events, Clock: c.config.Clock, Starts: &c.controllerStarts}, nil
+	return control.Env{Manager: mgr, Client: podCreator{writer, direct{c.server, as}}, Live: live, Config: configFor(c.server, as), Discovery: served, Events: events, Clock: c.config.Clock, Starts: &c.controllerStarts}, nil
 }
 
 // jsonApply requests JSON responses to server-side apply, because controller-runtime decodes only

@@ -6,6 +6,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -18,20 +19,30 @@ import (
 	"github.com/kindred-project/kindred/internal/part"
 )
 
-// creator creates objects as a part of the cluster, without encoding them.
-type creator struct {
+// direct writes objects as a part of the cluster, without encoding them.
+type direct struct {
 	server *apiserver.Server
 	as     part.Identity
 }
 
-func (c creator) create(ctx context.Context, path string, object runtime.Object) (runtime.Object, error) {
-	return c.server.Create(ctx, c.as.Info, c.as.UserAgent(), path, object)
+func (d direct) create(ctx context.Context, path string, object runtime.Object) (runtime.Object, error) {
+	return d.server.Write(ctx, d.as.Info, d.as.UserAgent(), http.MethodPost, path, object)
 }
 
-// podCreator is a controller's client that creates pods with a creator.
+// updatePodStatus updates the status of a pod.
+func (d direct) updatePodStatus(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/status", pod.Namespace, pod.Name)
+	updated, err := d.server.Write(ctx, d.as.Info, d.as.UserAgent(), http.MethodPut, path, pod)
+	if err != nil {
+		return nil, err
+	}
+	return updated.(*corev1.Pod), nil
+}
+
+// podCreator is a controller's client that creates pods without encoding them.
 type podCreator struct {
 	client.Client
-	creator
+	direct
 }
 
 // Create implements client.Client.
@@ -49,19 +60,19 @@ func (c podCreator) Create(ctx context.Context, object client.Object, options ..
 }
 
 // bind binds a pod to a node.
-func (c creator) bind(ctx context.Context, binding *corev1.Binding) error {
-	_, err := c.create(ctx, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/binding", binding.Namespace, binding.Name), binding)
+func (d direct) bind(ctx context.Context, binding *corev1.Binding) error {
+	_, err := d.create(ctx, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/binding", binding.Namespace, binding.Name), binding)
 	return err
 }
 
-// eventCreator is a sink that creates events with a creator.
+// eventCreator is a sink that creates events without encoding them.
 type eventCreator struct {
 	events.EventSink
-	creator
+	direct
 }
 
-func newEventCreator(client kubernetes.Interface, c creator) events.EventSink {
-	return eventCreator{&events.EventSinkImpl{Interface: client.EventsV1()}, c}
+func newEventCreator(client kubernetes.Interface, d direct) events.EventSink {
+	return eventCreator{&events.EventSinkImpl{Interface: client.EventsV1()}, d}
 }
 
 // Create implements events.EventSink.

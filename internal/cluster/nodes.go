@@ -94,7 +94,7 @@ func (c *Cluster) startSimulated() (<-chan struct{}, error) {
 		return nil, err
 	}
 	nodes, err := simulated.New(simulated.Options{
-		Client: client, Informers: c.server.Informers(),
+		Client: client, UpdateStatus: direct{c.server, simulatorUser}.updatePodStatus, Informers: c.server.Informers(),
 		Count: c.config.SimulatedNodes, Clock: c.config.Clock, Version: part.KubernetesVersion(),
 		// With a real node, pods must not be scheduled to a simulated one by accident.
 		Taint: c.config.Node,

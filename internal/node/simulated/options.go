@@ -4,12 +4,14 @@
 package simulated
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
@@ -23,6 +25,8 @@ const Key = "kindred.dev/simulated"
 type Options struct {
 	// Client is used for all nodes.
 	Client kubernetes.Interface
+	// UpdateStatus writes the status of a pod, as pods of Client do, which is the default.
+	UpdateStatus func(context.Context, *v1.Pod) (*v1.Pod, error)
 	// Informers provides the informers of pods and nodes. The caller starts them after New.
 	Informers informers.SharedInformerFactory
 	// Recorder records warnings. If nil, they are dropped.
@@ -65,6 +69,11 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
+	}
+	if o.UpdateStatus == nil {
+		o.UpdateStatus = func(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
+			return o.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+		}
 	}
 	if o.Recorder == nil {
 		o.Recorder = &record.FakeRecorder{} // drops events, because it has no channel

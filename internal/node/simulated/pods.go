@@ -176,11 +176,10 @@ func (n *Nodes) setModel(key types.NamespacedName, m *model) {
 // It updates the whole status, which costs the server less than a patch, with the resource version that
 // it was decided from.
 func (n *Nodes) write(ctx context.Context, p *v1.Pod, s outcome) (*v1.Pod, error) {
-	pods := n.options.Client.CoreV1().Pods(p.Namespace)
 	if !equality.Semantic.DeepEqual(p.Status, s.status) {
 		next := *p
 		next.Status = s.status
-		written, err := pods.UpdateStatus(ctx, &next, metav1.UpdateOptions{})
+		written, err := n.options.UpdateStatus(ctx, &next)
 		if apierrors.IsNotFound(err) {
 			return p, nil
 		}
@@ -192,7 +191,7 @@ func (n *Nodes) write(ctx context.Context, p *v1.Pod, s outcome) (*v1.Pod, error
 	if !s.finished || p.DeletionTimestamp == nil {
 		return p, nil
 	}
-	err := pods.Delete(ctx, p.Name, metav1.DeleteOptions{
+	err := n.options.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &p.UID},
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,23 +27,23 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/audit"
 )
 
-const creatingAgent = "kube-controller-manager/v1 (test)"
+const writingAgent = "kube-controller-manager/v1 (test)"
 
-// creators are the two ways to create an object: directly, and by client-go.
-func (s *testServer) creators(t *testing.T, as user.Info) map[string]func(path string, object runtime.Object) (runtime.Object, error) {
+// writers are the two ways to write an object: directly, and by client-go.
+func (s *testServer) writers(t *testing.T, as user.Info) map[string]func(method, path string, object runtime.Object) (runtime.Object, error) {
 	t.Helper()
 	config := s.Config(as)
-	config.UserAgent = creatingAgent
+	config.UserAgent = writingAgent
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]func(string, runtime.Object) (runtime.Object, error){
-		"directly": func(path string, object runtime.Object) (runtime.Object, error) {
-			return s.Create(t.Context(), as, creatingAgent, path, object)
+	return map[string]func(string, string, runtime.Object) (runtime.Object, error){
+		"directly": func(method, path string, object runtime.Object) (runtime.Object, error) {
+			return s.Write(t.Context(), as, writingAgent, method, path, object)
 		},
-		"by client-go": func(path string, object runtime.Object) (runtime.Object, error) {
-			return client.CoreV1().RESTClient().Post().AbsPath(path).Body(object).Do(t.Context()).Get()
+		"by client-go": func(method, path string, object runtime.Object) (runtime.Object, error) {
+			return client.CoreV1().RESTClient().Verb(method).AbsPath(path).Body(object).Do(t.Context()).Get()
 		},
 	}
 }
@@ -69,8 +70,8 @@ func comparable(t *testing.T, object runtime.Object) runtime.Object {
 	return object
 }
 
-// TestCreations: an object that is created directly is the same as one that client-go creates, and so are the errors.
-func TestCreations(t *testing.T) {
+// TestWrites: an object that is written directly is the same as one that client-go writes, and so are the errors.
+func TestWrites(t *testing.T) {
 	s := server
 	namespace := s.namespace(t)
 	pods, events := "/api/v1/namespaces/"+namespace+"/pods", "/apis/events.k8s.io/v1/namespaces/"+namespace+"/events"
@@ -111,6 +112,18 @@ func TestCreations(t *testing.T) {
 		}
 		return pods + "/" + p.Name + "/binding", b
 	}
+	running := 0
+	status := func(change func(*corev1.Pod)) (string, runtime.Object) {
+		running++
+		p := made(fmt.Sprint("running-", running))
+		path := pods + "/" + p.Name + "/status"
+		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, QOSClass: p.Status.QOSClass, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}
+		p.ManagedFields = nil
+		if change != nil {
+			change(p)
+		}
+		return path, p
+	}
 	at := func(path string, object runtime.Object) func() (string, runtime.Object) {
 		return func() (string, runtime.Object) { return path, object }
 	}
@@ -138,27 +151,45 @@ func TestCreations(t *testing.T) {
 		"an event":                {at(events, event("Scheduled")), all, false},
 		"an invalid event":        {at(events, event("")), all, true},
 		"by the generic endpoint": {at("/api/v1/namespaces/"+namespace+"/configmaps", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-"}}), all, false},
+		"a status":                {func() (string, runtime.Object) { return status(nil) }, all, false},
+		"and a specification": {func() (string, runtime.Object) {
+			return status(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "other" })
+		}, all, false},
+		"without a version":       {func() (string, runtime.Object) { return status(func(p *corev1.Pod) { p.ResourceVersion = "" }) }, all, false},
+		"and without a namespace": {func() (string, runtime.Object) { return status(func(p *corev1.Pod) { p.Namespace = "" }) }, all, false},
+		"of a past version":       {func() (string, runtime.Object) { return status(func(p *corev1.Pod) { p.ResourceVersion = "1" }) }, all, true},
+		"of a past pod":           {func() (string, runtime.Object) { return status(func(p *corev1.Pod) { p.UID = "other" }) }, all, true},
+		"an invalid status": {func() (string, runtime.Object) {
+			return status(func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "x"}} })
+		}, all, true},
+		"of another name":          {func() (string, runtime.Object) { return status(func(p *corev1.Pod) { p.Name = "other" }) }, all, true},
+		"of another namespace":     {func() (string, runtime.Object) { return status(func(p *corev1.Pod) { p.Namespace = "default" }) }, all, true},
+		"a status that may not be": {func() (string, runtime.Object) { return status(nil) }, &user.DefaultInfo{Name: "system:nobody", Groups: []string{user.AllAuthenticated}}, true},
+		"of a missing pod":         {at(pods+"/none/status", pod(func(p *corev1.Pod) { p.Name, p.UID = "none", "" })), all, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			results, errs := map[string]runtime.Object{}, map[string]string{}
-			for how, create := range s.creators(t, test.as) {
+			for how, write := range s.writers(t, test.as) {
 				path, object := test.request()
-				before := object.DeepCopyObject()
-				created, err := create(path, object)
+				before, method := object.DeepCopyObject(), http.MethodPost
+				if strings.HasSuffix(path, "/status") {
+					method = http.MethodPut
+				}
+				written, err := write(method, path, object)
 				if diff := cmp.Diff(before, object); diff != "" {
 					t.Errorf("%s: the object has changed (-before +after):\n%s", how, diff)
 				}
 				if (err != nil) != test.fails {
-					t.Fatalf("%s: %v, %v", how, created, err)
+					t.Fatalf("%s: %v, %v", how, written, err)
 				}
 				if err != nil {
 					errs[how] = err.Error()
 					continue
 				}
-				results[how] = comparable(t, created)
+				results[how] = comparable(t, written)
 			}
 			if diff := cmp.Diff(results["by client-go"], results["directly"]); diff != "" {
-				t.Errorf("what is created (-by client-go +directly):\n%s", diff)
+				t.Errorf("what is written (-by client-go +directly):\n%s", diff)
 			}
 			one, other := unique.ReplaceAllString(errs["by client-go"], "N"), unique.ReplaceAllString(errs["directly"], "N")
 			if one != other {
@@ -169,10 +200,10 @@ func TestCreations(t *testing.T) {
 }
 
 // unique matches the names and UIDs of new objects in errors.
-var unique = regexp.MustCompile(`bound-\d+|\b[pe]-[a-z0-9]{5}\b|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+var unique = regexp.MustCompile(`(bound|running)-\d+|\b[pe]-[a-z0-9]{5}\b|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// TestAuditOfCreations: creations are logged like other requests, with and without bodies.
-func TestAuditOfCreations(t *testing.T) {
+// TestAuditOfWrites: they are logged like other requests, with and without bodies.
+func TestAuditOfWrites(t *testing.T) {
 	dir := t.TempDir()
 	o := options.NewAuditOptions()
 	o.PolicyFile, o.LogOptions.Path = filepath.Join(dir, "policy"), filepath.Join(dir, "log", "audit.log")
@@ -194,10 +225,10 @@ rules:
 	}
 	s := own(t, func(c *Config) { c.Audit = config })
 	all := &user.DefaultInfo{Name: "system:kube-scheduler", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
-	creators := s.creators(t, all)
+	writers := s.writers(t, all)
 	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: namespace}}
-		if _, err := creators["by client-go"]("/api/v1/namespaces/"+namespace+"/serviceaccounts", account); err != nil {
+		if _, err := writers["by client-go"](http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts", account); err != nil {
 			t.Fatal(err)
 		}
 		for _, how := range []string{"directly", "by client-go"} {
@@ -205,7 +236,7 @@ rules:
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "p-", Namespace: namespace},
 				Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 			}
-			if _, err := creators[how]("/api/v1/namespaces/"+namespace+"/pods", pod); err != nil {
+			if _, err := writers[how](http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods", pod); err != nil {
 				t.Fatal(err)
 			}
 		}

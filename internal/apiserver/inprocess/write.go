@@ -19,30 +19,30 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Creation is the object that a POST request is to create, in the request's context instead of its body.
-type Creation struct {
+// Passed is the object of a request, in its context instead of its body.
+type Passed struct {
 	// Object must not be modified.
 	Object runtime.Object
-	// Created is set by an endpoint that reads Object. Nothing else refers to it.
-	Created runtime.Object
+	// Result is set by an endpoint that reads Object. Nothing else refers to it.
+	Result runtime.Object
 }
 
-type creationKey struct{}
+type passedKey struct{}
 
-// CreationFrom returns the creation that a context has, or nil.
-func CreationFrom(ctx context.Context) *Creation {
-	creation, _ := ctx.Value(creationKey{}).(*Creation)
-	return creation
+// PassedFrom returns what a context passes, or nil.
+func PassedFrom(ctx context.Context) *Passed {
+	passed, _ := ctx.Value(passedKey{}).(*Passed)
+	return passed
 }
 
-// Encode makes an ordinary request of one with a creation, for endpoints that read the body.
-func (c *Creation) Encode(r *http.Request) error {
-	kinds, _, err := scheme.Scheme.ObjectKinds(c.Object)
+// Encode makes an ordinary request of one that passes an object, for endpoints that read the body.
+func (p *Passed) Encode(r *http.Request) error {
+	kinds, _, err := scheme.Scheme.ObjectKinds(p.Object)
 	if err != nil {
 		return err
 	}
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-	body, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, kinds[0].GroupVersion()), c.Object)
+	body, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, kinds[0].GroupVersion()), p.Object)
 	if err != nil {
 		return err
 	}
@@ -50,20 +50,20 @@ func (c *Creation) Encode(r *http.Request) error {
 	return nil
 }
 
-// Create creates an object by a POST request to a path, as a user with a user agent, and returns the object that the server
-// has created. Objects are passed as they are, if the endpoint can take them, instead of encoded and decoded.
-func (s *Server) Create(ctx context.Context, as user.Info, agent, path string, object runtime.Object) (runtime.Object, error) {
+// Write sends an object to a path, as a user with a user agent, and returns the object in the response. Objects are passed as
+// they are, if the endpoint can take them, instead of encoded and decoded.
+func (s *Server) Write(ctx context.Context, as user.Info, agent, method, path string, object runtime.Object) (runtime.Object, error) {
 	handler := s.handler.Load()
 	if handler == nil {
 		return nil, errNotServing
 	}
-	creation := &Creation{Object: object}
-	inner := context.WithValue(context.WithValue(context.Background(), identity{}, as), creationKey{}, creation)
+	passed := &Passed{Object: object}
+	inner := context.WithValue(context.WithValue(context.Background(), identity{}, as), passedKey{}, passed)
 	inner, cancel := context.WithCancel(inner)
 	r := newResponse(inner, cancel)
 	r.cancelAfter(ctx)
 	r.ahead = math.MaxInt
-	req, err := http.NewRequestWithContext(inner, http.MethodPost, host+path, http.NoBody)
+	req, err := http.NewRequestWithContext(inner, method, host+path, http.NoBody)
 	if err != nil {
 		r.finish()
 		return nil, err
@@ -77,8 +77,8 @@ func (s *Server) Create(ctx context.Context, as user.Info, agent, path string, o
 		return nil, ctx.Err()
 	case r.err != nil:
 		return nil, r.err
-	case creation.Created != nil:
-		return creation.Created, nil
+	case passed.Result != nil:
+		return passed.Result, nil
 	}
 	return r.decoded()
 }
