@@ -25,8 +25,8 @@ const (
 	// gcGarbage is how much garbage a large heap may have before a collection, in bytes, in addition to half of what is live. It
 	// is more than gcMost allows a small one. So the heap of a loaded cluster does not triple, for some more collections.
 	gcGarbage = 128 << 20
-	// gcPeriod is how often the rate is measured.
-	gcPeriod = time.Second
+	// gcPeriod is how often the rate is measured: a burst of a second is over before a longer one has been noticed.
+	gcPeriod = 250 * time.Millisecond
 )
 
 // gcPercent returns GOGC for a rate of allocations, in bytes per second, and a live heap, in bytes.

@@ -28,6 +28,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/serviceaccount"
 	"github.com/kindred-project/kindred/internal/controllers"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
+	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 	"github.com/kindred-project/kindred/internal/ownership/collector"
 	"github.com/kindred-project/kindred/internal/ownership/review"
 	"github.com/kindred-project/kindred/internal/part"
@@ -99,7 +100,7 @@ func (c *Cluster) environment(mgr manager.Manager, as part.Identity, source stri
 	if err != nil {
 		return control.Env{}, err
 	}
-	return control.Env{Manager: mgr, Client: podCreator{writer, direct{c.server, as}}, Live: live, Config: configFor(c.server, as), Discovery: served, Events: events, Clock: c.config.Clock, Starts: &c.controllerStarts}, nil
+	return control.Env{Manager: mgr, Client: podClient{writer, pods.Cached{Cache: mgr.GetCache()}, direct{c.server, as}}, Live: live, Config: configFor(c.server, as), Discovery: served, Events: events, Clock: c.config.Clock, Starts: &c.controllerStarts}, nil
 }
 
 // jsonApply requests JSON responses to server-side apply, because controller-runtime decodes only

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kindred-project/kindred/internal/apiserver"
+	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 	"github.com/kindred-project/kindred/internal/part"
 )
 
@@ -39,14 +40,15 @@ func (d direct) updatePodStatus(ctx context.Context, pod *corev1.Pod) (*corev1.P
 	return updated.(*corev1.Pod), nil
 }
 
-// podCreator is a controller's client that creates pods without encoding them.
-type podCreator struct {
+// podClient is a controller's client that creates pods without encoding them, and lists them without copying them into lists.
+type podClient struct {
 	client.Client
+	pods.Cached
 	direct
 }
 
 // Create implements client.Client.
-func (c podCreator) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+func (c podClient) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
 	pod, ok := object.(*corev1.Pod)
 	if !ok || len(options) > 0 {
 		return c.Client.Create(ctx, object, options...)

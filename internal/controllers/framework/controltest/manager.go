@@ -28,6 +28,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
+	"github.com/kindred-project/kindred/internal/controllers/framework/pods"
 )
 
 // Run runs the controllers under a real manager, whose informers watch the World's API, on
@@ -55,7 +56,7 @@ func (w *World) Run(t testing.TB, controllers ...control.Controller) {
 	env := w.Env()
 	env.Manager = mgr
 	env.Clock = clock.RealClock{}
-	env.Client = cachedClient{WithWatch: w.API, reader: mgr.GetCache()}
+	env.Client = cachedClient{WithWatch: w.API, Cached: pods.Cached{Cache: mgr.GetCache()}, reader: mgr.GetCache()}
 	for _, c := range controllers {
 		w.Must(c.Add(env))
 	}
@@ -141,6 +142,7 @@ func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }
 // cachedClient reads from the manager's cache and writes to the API.
 type cachedClient struct {
 	client.WithWatch
+	pods.Cached
 	reader client.Reader
 }
 

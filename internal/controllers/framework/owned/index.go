@@ -4,6 +4,7 @@
 package owned
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -42,7 +43,7 @@ func Index(ctx context.Context, shared cache.Cache, obj client.Object) (seen fun
 
 // Seen returns the function that Index returns, for a kind whose owners are not looked up.
 func Seen(ctx context.Context, shared cache.Cache, obj client.Object) (seen func() string, err error) {
-	indexer, err := storeOf(ctx, shared, obj)
+	indexer, err := StoreOf(ctx, shared, obj)
 	if err != nil {
 		return nil, err
 	}
@@ -52,12 +53,12 @@ func Seen(ctx context.Context, shared cache.Cache, obj client.Object) (seen func
 // EnsureIndex adds an index to the shared cache for the kind of obj, unless another controller has added
 // it, and returns the store.
 func EnsureIndex(ctx context.Context, shared cache.Cache, obj client.Object, field string, values client.IndexerFunc) (toolscache.Indexer, error) {
-	indexer, err := storeOf(ctx, shared, obj)
+	indexer, err := StoreOf(ctx, shared, obj)
 	if err != nil {
 		return nil, err
 	}
-	// controller-runtime prefixes index names with "field:"; adding one twice is an error.
-	if _, exists := indexer.GetIndexers()["field:"+field]; !exists {
+	// Adding an index twice is an error.
+	if _, exists := indexer.GetIndexers()[indexName(field)]; !exists {
 		if err := shared.IndexField(ctx, obj, field, values); err != nil {
 			return nil, err
 		}
@@ -65,7 +66,19 @@ func EnsureIndex(ctx context.Context, shared cache.Cache, obj client.Object, fie
 	return indexer, nil
 }
 
-func storeOf(ctx context.Context, shared cache.Cache, obj client.Object) (toolscache.Indexer, error) {
+// indexName returns what controller-runtime calls an index.
+func indexName(field string) string { return "field:" + field }
+
+// ByField returns what an index of the store has for a value of a field, in a namespace, or in all if it is empty.
+func ByField(store toolscache.Indexer, namespace, field, value string) ([]any, error) {
+	return store.ByIndex(indexName(field), cmp.Or(namespace, allNamespaces)+"/"+value)
+}
+
+// allNamespaces is what controller-runtime has in its indexes for lists of all namespaces.
+const allNamespaces = "__all_namespaces"
+
+// StoreOf returns the store of the shared cache for the kind of obj, which may not have synced yet.
+func StoreOf(ctx context.Context, shared cache.Cache, obj client.Object) (toolscache.Indexer, error) {
 	informer, err := shared.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@
 package pods
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -12,9 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
 
 // IsTerminal reports whether all containers of the pod have stopped and will not restart.
@@ -110,15 +106,6 @@ func NextAvailable(pods []*corev1.Pod, minReadySeconds int32, now time.Time) (ne
 		}
 	}
 	return next
-}
-
-// List returns the pods that the reader lists.
-func List(ctx context.Context, from client.Reader, opts ...client.ListOption) ([]*corev1.Pod, error) {
-	found := &corev1.PodList{}
-	if err := from.List(ctx, found, opts...); err != nil {
-		return nil, err
-	}
-	return owned.Pointers(found.Items), nil
 }
 
 // Filter returns the pods for which keep is true.
