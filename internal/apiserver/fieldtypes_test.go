@@ -7,6 +7,7 @@ import (
 	"math/rand"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -78,6 +79,43 @@ func TestFieldTypes(t *testing.T) {
 		track(ours, got, nextGot, "second")
 		compareFields(t, "updated", nextWant, nextGot)
 	}
+}
+
+// TestCreatedFields: objects that are equal to others have the managed fields that they have without them.
+func TestCreatedFields(t *testing.T) {
+	manager := podManager(t, podTypes())
+	fields := newCreatedFields(manager)
+	created := func(by string, change func(*corev1.Pod)) {
+		t.Helper()
+		p := &corev1.Pod{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "p-", Labels: map[string]string{"app": "a"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}},
+		}
+		if change != nil {
+			change(p)
+		}
+		empty, want := &corev1.Pod{TypeMeta: p.TypeMeta}, p.DeepCopy()
+		track(manager, empty, want, by)
+		for range 2 {
+			got := fields.set(empty, p.DeepCopy(), by).(*corev1.Pod)
+			compareFields(t, "created", want, got)
+			if age := time.Since(got.ManagedFields[0].Time.Time); age < 0 || age > time.Minute {
+				t.Errorf("the fields are %v old", age)
+			}
+			got.ManagedFields[0].FieldsV1.Raw[0] = 'x' // which is nobody else's
+		}
+	}
+	created("a", nil)
+	created("b", nil)
+	created("a", func(p *corev1.Pod) { p.Labels["other"] = "a" })
+	created("a", func(p *corev1.Pod) { p.Spec.Containers[0].Name = "d" })
+	created("a", func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{} })
+	created("a", func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = new(false) })
+	created("a", func(p *corev1.Pod) {
+		p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "b", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}, Time: new(metav1.Now())}}
+	})
+	created("a", nil)
 }
 
 func track(manager *managedfields.FieldManager, live, next runtime.Object, by string) {

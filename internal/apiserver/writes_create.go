@@ -21,13 +21,14 @@ import (
 // creator creates objects as handlers.CreateResource does.
 type creator struct {
 	*writeEndpoint
+	fields createdFields
 	create func(context.Context, string, runtime.Object, rest.ValidateObjectFunc, *metav1.CreateOptions) (runtime.Object, error)
 	// keepsMeta is set if the metadata in a request is not that of a new object.
 	keepsMeta bool
 }
 
 func newCreator(e *writeEndpoint, storage rest.Storage) (creator, error) {
-	c := creator{writeEndpoint: e}
+	c := creator{writeEndpoint: e, fields: newCreatedFields(e.FieldManager)}
 	switch s := storage.(type) {
 	case rest.NamedCreater:
 		c.create = s.Create
@@ -57,7 +58,7 @@ func (c creator) do(r *http.Request, object runtime.Object) (runtime.Object, err
 	if err != nil {
 		return nil, err
 	}
-	object = c.FieldManager.UpdateNoErrors(live, object, managerOf(r.UserAgent()))
+	object = c.fields.set(live, object, managerOf(r.UserAgent()))
 	options := &metav1.CreateOptions{}
 	options.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("CreateOptions"))
 	attributes := admission.NewAttributesRecord(object, nil, c.Kind, info.Namespace, name, c.Resource, c.Subresource, admission.Create, options, false, caller)

@@ -1,0 +1,67 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/utils/lru"
+)
+
+// knownObjects is how many objects createdFields remembers.
+const knownObjects = 64
+
+// createdFields finds the managed fields of objects that are created. They follow from the object and its manager, so
+// that those of equal objects are found once: the pods of a ReplicaSet are equal until the server names them.
+type createdFields struct {
+	manager *managedfields.FieldManager
+	// known are managed fields by createdBy.
+	known *lru.Cache
+}
+
+// createdBy is an object, encoded, and the manager of its fields.
+type createdBy struct{ object, manager string }
+
+func newCreatedFields(manager *managedfields.FieldManager) createdFields {
+	return createdFields{manager, lru.New(knownObjects)}
+}
+
+// set sets the managed fields of an object, and returns it. live is an empty object of its type.
+func (f createdFields) set(live, object runtime.Object, manager string) runtime.Object {
+	key, ok := keyOf(object, manager)
+	if !ok {
+		return f.manager.UpdateNoErrors(live, object, manager)
+	}
+	if known, ok := f.known.Get(key); ok {
+		now := metav1.Now() // managedfields takes no clock either
+		object.(metav1.Object).SetManagedFields(copied(known.([]metav1.ManagedFieldsEntry), &now))
+		return object
+	}
+	object = f.manager.UpdateNoErrors(live, object, manager)
+	if fields := object.(metav1.Object).GetManagedFields(); len(fields) > 0 {
+		f.known.Add(key, copied(fields, nil))
+	}
+	return object
+}
+
+// keyOf returns under what the managed fields of an object are remembered, if they follow from it.
+func keyOf(object runtime.Object, manager string) (createdBy, bool) {
+	accessor, ok := object.(metav1.Object)
+	encodes, encodable := object.(interface{ Marshal() ([]byte, error) })
+	if !ok || !encodable || len(accessor.GetManagedFields()) > 0 {
+		return createdBy{}, false
+	}
+	encoded, err := encodes.Marshal()
+	return createdBy{string(encoded), manager}, err == nil
+}
+
+func copied(fields []metav1.ManagedFieldsEntry, at *metav1.Time) []metav1.ManagedFieldsEntry {
+	copies := make([]metav1.ManagedFieldsEntry, len(fields))
+	for i := range fields {
+		fields[i].DeepCopyInto(&copies[i])
+		copies[i].Time = at
+	}
+	return copies
+}
