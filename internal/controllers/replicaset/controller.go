@@ -62,6 +62,7 @@ type reconciler[O any, P object[O]] struct {
 	pods   pods.Control
 	clock  clock.PassiveClock
 	ledger *owned.Ledger[*corev1.Pod]
+	pace   *control.Pace
 }
 
 func newReconciler[O any, P object[O]](env control.Env, of kind[O, P], seen func() string) *reconciler[O, P] {
@@ -72,12 +73,16 @@ func newReconciler[O any, P object[O]](env control.Env, of kind[O, P], seen func
 		pods:   pods.Control{Client: env.Client, Events: env.Events},
 		clock:  env.Clock,
 		ledger: owned.NewLedger[*corev1.Pod](seen),
+		pace:   control.NewPace(env.Clock),
 	}
 }
 
 // Reconcile scales the pods of one object to spec.replicas. It reads and writes the
 // object, and decides from its view.
 func (r *reconciler[O, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if wait := r.pace.Wait(req.NamespacedName); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	obj := P(new(O))
 	if ok, err := owned.Fetch(ctx, r.client, req, obj, r.ledger.Forget); !ok {
 		return ctrl.Result{}, err
@@ -93,6 +98,7 @@ func (r *reconciler[O, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	defer r.pace.Reconciled(req.NamespacedName, len(active)+len(terminating))
 	var failure error
 	if obj.GetDeletionTimestamp() == nil {
 		failure = r.scale(ctx, obj, active)
