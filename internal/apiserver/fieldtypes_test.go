@@ -23,21 +23,27 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	builder "k8s.io/kube-openapi/pkg/builder3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/randfill"
 
 	definitions "github.com/kindred-project/kindred/internal/apiserver/openapi"
 )
 
-func podTypes() *fieldTypes {
+func coreTypes() *fieldTypes {
 	return newFieldTypes(func() (map[string]*spec.Schema, error) {
 		config := genericapiserver.DefaultOpenAPIV3Config(definitions.GetOpenAPIDefinitions, openapi.NewDefinitionNamer(scheme.Scheme))
-		return builder.BuildOpenAPIDefinitionsForResources(config, "io.k8s.api.core.v1.Pod")
+		return builder.BuildOpenAPIDefinitionsForResources(config, "io.k8s.api.core.v1.Pod", "io.k8s.api.core.v1.Binding", "io.k8s.api.core.v1.Event")
 	})
 }
 
 func podManager(t testing.TB, types managedfields.TypeConverter) *managedfields.FieldManager {
 	t.Helper()
-	kind := corev1.SchemeGroupVersion.WithKind("Pod")
+	return fieldManager(t, types, "Pod")
+}
+
+func fieldManager(t testing.TB, types managedfields.TypeConverter, name string) *managedfields.FieldManager {
+	t.Helper()
+	kind := corev1.SchemeGroupVersion.WithKind(name)
 	manager, err := managedfields.NewDefaultFieldManager(types, scheme.Scheme, scheme.Scheme, scheme.Scheme, kind, kind.GroupVersion(), "", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +53,7 @@ func podManager(t testing.TB, types managedfields.TypeConverter) *managedfields.
 
 // TestFieldTypes compares the managed fields of random pods with those that upstream's converter finds.
 func TestFieldTypes(t *testing.T) {
-	types := podTypes()
+	types := coreTypes()
 	upstream, err := types.converter()
 	if err != nil {
 		t.Fatal(err)
@@ -81,41 +87,84 @@ func TestFieldTypes(t *testing.T) {
 	}
 }
 
-// TestCreatedFields: objects that are equal to others have the managed fields that they have without them.
+// TestCreatedFields: objects that are like others have the managed fields that they have without them.
 func TestCreatedFields(t *testing.T) {
-	manager := podManager(t, podTypes())
-	fields := newCreatedFields(manager)
-	created := func(by string, change func(*corev1.Pod)) {
-		t.Helper()
-		p := &corev1.Pod{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "p-", Labels: map[string]string{"app": "a"}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}},
-		}
-		if change != nil {
-			change(p)
-		}
-		empty, want := &corev1.Pod{TypeMeta: p.TypeMeta}, p.DeepCopy()
-		track(manager, empty, want, by)
-		for range 2 {
-			got := fields.set(empty, p.DeepCopy(), by).(*corev1.Pod)
-			compareFields(t, "created", want, got)
-			if age := time.Since(got.ManagedFields[0].Time.Time); age < 0 || age > time.Minute {
-				t.Errorf("the fields are %v old", age)
+	for name, object := range map[string]struct {
+		object  client.Object
+		changes []func(client.Object)
+	}{
+		"Pod": {
+			&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "p-", Labels: map[string]string{"app": "a"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}},
+			}, []func(client.Object){
+				func(o client.Object) { o.(*corev1.Pod).Spec.Containers[0].Name = "d" },
+				func(o client.Object) { o.(*corev1.Pod).Spec.Containers[0].SecurityContext = &corev1.SecurityContext{} },
+				func(o client.Object) { o.(*corev1.Pod).Spec.AutomountServiceAccountToken = new(false) },
+			},
+		},
+		"Binding": {
+			&corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}},
+			[]func(client.Object){
+				func(o client.Object) { o.(*corev1.Binding).Target.Name = "m" },
+				func(o client.Object) { o.(*corev1.Binding).Target.Name = "" },
+				func(o client.Object) { o.(*corev1.Binding).Target.Kind = "" },
+				func(o client.Object) { o.(*corev1.Binding).Target.UID = "u" },
+			},
+		},
+		"Event": {
+			&corev1.Event{
+				ObjectMeta: metav1.ObjectMeta{Name: "e"}, Type: "Normal", Reason: "r", Message: "m", EventTime: metav1.NewMicroTime(time.Unix(2, 0)),
+				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p", Namespace: "n", UID: "u", ResourceVersion: "1"},
+			}, []func(client.Object){
+				func(o client.Object) { o.(*corev1.Event).Message = "n" },
+				func(o client.Object) { o.(*corev1.Event).Message = "" },
+				func(o client.Object) { o.(*corev1.Event).EventTime = metav1.MicroTime{} },
+				func(o client.Object) { o.(*corev1.Event).EventTime = metav1.NewMicroTime(time.Unix(3, 4)) },
+				func(o client.Object) { o.(*corev1.Event).InvolvedObject = corev1.ObjectReference{Name: "q"} },
+				func(o client.Object) { o.(*corev1.Event).FirstTimestamp = metav1.NewTime(time.Unix(3, 0)) },
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object.object.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(name))
+			changes := append(object.changes,
+				func(client.Object) {},
+				func(o client.Object) { o.SetName("another"); o.SetUID("u") },
+				func(o client.Object) { o.SetLabels(map[string]string{"app": "a", "other": "b"}) },
+				func(o client.Object) { o.SetOwnerReferences([]metav1.OwnerReference{{UID: "o"}}) },
+				func(o client.Object) {
+					o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "b", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}, Time: new(metav1.Now())}})
+				},
+			)
+			manager := fieldManager(t, coreTypes(), name)
+			fields := newCreatedFields(manager)
+			for range 2 {
+				for i, change := range changes {
+					for _, by := range []string{"a", "b"} {
+						empty, err := scheme.Scheme.New(corev1.SchemeGroupVersion.WithKind(name))
+						if err != nil {
+							t.Fatal(err)
+						}
+						empty.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(name))
+						want, got := object.object.DeepCopyObject().(client.Object), object.object.DeepCopyObject().(client.Object)
+						change(want)
+						change(got)
+						track(manager, empty, want, by)
+						got = fields.set(empty, got, by).(client.Object)
+						if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(metav1.ManagedFieldsEntry{}, "Time")); diff != "" {
+							t.Errorf("%d, by %s (-alone +set):\n%s", i, by, diff)
+						}
+						entry := got.GetManagedFields()[0]
+						if age := time.Since(entry.Time.Time); age < 0 || age > time.Minute {
+							t.Errorf("the fields are %v old", age)
+						}
+						entry.FieldsV1.Raw[0] = 'x' // which is nobody else's
+					}
+				}
 			}
-			got.ManagedFields[0].FieldsV1.Raw[0] = 'x' // which is nobody else's
-		}
+		})
 	}
-	created("a", nil)
-	created("b", nil)
-	created("a", func(p *corev1.Pod) { p.Labels["other"] = "a" })
-	created("a", func(p *corev1.Pod) { p.Spec.Containers[0].Name = "d" })
-	created("a", func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{} })
-	created("a", func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = new(false) })
-	created("a", func(p *corev1.Pod) {
-		p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "b", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}, Time: new(metav1.Now())}}
-	})
-	created("a", nil)
 }
 
 func track(manager *managedfields.FieldManager, live, next runtime.Object, by string) {
@@ -134,7 +183,7 @@ func compareFields(t *testing.T, what string, want, got *corev1.Pod) {
 
 // TestFieldTypesValidate: what a client applies is validated, also after its kind is known.
 func TestFieldTypesValidate(t *testing.T) {
-	types := podTypes()
+	types := coreTypes()
 	manager := podManager(t, types)
 	live := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	track(manager, live.DeepCopy(), live, "first")
@@ -152,7 +201,7 @@ func TestFieldTypesValidate(t *testing.T) {
 
 // BenchmarkFieldTypes measures what the managed fields of a status update take, with upstream's converter and ours.
 func BenchmarkFieldTypes(b *testing.B) {
-	types := podTypes()
+	types := coreTypes()
 	upstream, err := types.converter()
 	if err != nil {
 		b.Fatal(err)

@@ -4,6 +4,9 @@
 package apiserver
 
 import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -14,7 +17,8 @@ import (
 const knownObjects = 64
 
 // createdFields finds the managed fields of objects that are created. They follow from the object and its manager, so
-// that those of equal objects are found once: the pods of a ReplicaSet are equal until the server names them.
+// that those of equal objects are found once: the pods of a ReplicaSet are equal until the server names them, and bindings and
+// events differ only in values that no field is named after.
 type createdFields struct {
 	manager *managedfields.FieldManager
 	// known are managed fields by createdBy.
@@ -49,12 +53,42 @@ func (f createdFields) set(live, object runtime.Object, manager string) runtime.
 // keyOf returns under what the managed fields of an object are remembered, if they follow from it.
 func keyOf(object runtime.Object, manager string) (createdBy, bool) {
 	accessor, ok := object.(metav1.Object)
-	encodes, encodable := object.(interface{ Marshal() ([]byte, error) })
+	encodes, encodable := withoutValues(object).(interface{ Marshal() ([]byte, error) })
 	if !ok || !encodable || len(accessor.GetManagedFields()) > 0 {
 		return createdBy{}, false
 	}
 	encoded, err := encodes.Marshal()
 	return createdBy{string(encoded), manager}, err == nil
+}
+
+// withoutValues returns an object with the same managed fields. In a binding or an event, it has the same value for all values that
+// differ from one to the next.
+func withoutValues(object runtime.Object) runtime.Object {
+	switch o := object.(type) {
+	case *corev1.Binding:
+		same := *o
+		conceal(&same.Name, &same.Target.Name)
+		same.UID = "" // no managed field, as the name
+		return &same
+	case *corev1.Event:
+		same := *o
+		regarding := &same.InvolvedObject
+		conceal(&same.Name, &same.Message, &regarding.Name, &regarding.Namespace, (*string)(&regarding.UID), &regarding.ResourceVersion)
+		if !same.EventTime.IsZero() {
+			same.EventTime = metav1.NewMicroTime(time.Unix(1, 0))
+		}
+		return &same
+	}
+	return object
+}
+
+// conceal gives all values that are set the same value.
+func conceal(values ...*string) {
+	for _, value := range values {
+		if *value != "" {
+			*value = "x"
+		}
+	}
 }
 
 func copied(fields []metav1.ManagedFieldsEntry, at *metav1.Time) []metav1.ManagedFieldsEntry {
