@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,13 +25,15 @@ import (
 // nodeClients is the number of requests that the simulated nodes send at the same time.
 const nodeClients = 64
 
-// nodes simulates the nodes of an upstream control plane: with one write of its status, a pod is Running
-// as soon as it is bound, or has succeeded if it is not to be restarted; and it is gone with one request as
-// soon as it is to be deleted. It is less work than kubelets have, to be fair.
+// nodes simulates the nodes of an upstream control plane with the writes of Kindred's simulated nodes: with one write of its status, a
+// pod is Running as soon as it is bound, or has succeeded if it is not to be restarted; and as soon as it is to be deleted, its
+// containers have ended with another, and it is gone. Kubelets have more work than that, to be fair.
 type nodes struct {
 	client  kubernetes.Interface
 	work    chan *corev1.Pod
 	address atomic.Uint32
+	// ended are the UIDs of pods whose deletion has begun.
+	ended sync.Map
 }
 
 // startNodes creates nodes and simulates them until ctx ends.
@@ -102,7 +105,7 @@ func (n *nodes) watch(ctx context.Context, events watch.Interface) {
 			if !ok {
 				return
 			}
-			if pod, isPod := e.Object.(*corev1.Pod); isPod && e.Type != watch.Deleted && isDue(pod) {
+			if pod, isPod := e.Object.(*corev1.Pod); isPod && e.Type != watch.Deleted && n.isDue(pod) {
 				n.work <- pod
 			}
 		case <-ctx.Done():
@@ -112,8 +115,15 @@ func (n *nodes) watch(ctx context.Context, events watch.Interface) {
 }
 
 // isDue reports whether a node has something to do for a pod.
-func isDue(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName != "" && (pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodPending)
+func (n *nodes) isDue(pod *corev1.Pod) bool {
+	if pod.Spec.NodeName == "" {
+		return false
+	}
+	if pod.DeletionTimestamp == nil {
+		return pod.Status.Phase == corev1.PodPending
+	}
+	_, ended := n.ended.LoadOrStore(pod.UID, true)
+	return !ended
 }
 
 func (n *nodes) run() {
@@ -132,6 +142,13 @@ func (n *nodes) advance(pod *corev1.Pod) error {
 	ctx := context.Background()
 	pods := n.client.CoreV1().Pods(pod.Namespace)
 	if pod.DeletionTimestamp != nil {
+		if pod.Status.Phase == corev1.PodRunning {
+			succeed(&pod.Status)
+			pod.ResourceVersion = "" // controllers write to it as well
+			if _, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+				return err
+			}
+		}
 		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	}
 	pod.Status = n.running(pod)
