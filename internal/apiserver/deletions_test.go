@@ -51,7 +51,10 @@ func inProtobuf(t *testing.T, options metav1.DeleteOptions) []byte {
 }
 
 // short and long are users whose deletions use the fast path and the generic endpoint.
-var short, long = &user.DefaultInfo{Name: collectorUser, Groups: []string{user.AllAuthenticated}}, apiserverUser
+var (
+	short = &user.DefaultInfo{Name: collectorUser, Groups: []string{user.AllAuthenticated}}
+	long  = &user.DefaultInfo{Name: "jane", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+)
 
 // wentShort reports whether a successful request used the fast path, which responds only with a
 // code.
@@ -127,6 +130,28 @@ func TestDeletionsOfTheCollector(t *testing.T) {
 		one, other := s.delete(t, short, path, metav1.DeleteOptions{}), s.delete(t, long, path, metav1.DeleteOptions{})
 		if one.code < 400 || one.code != other.code || one.status(t).Message != other.status(t).Message {
 			t.Errorf("%s: %s, and %s", name, one.body, other.body)
+		}
+	}
+}
+
+// TestDeletionsOfParts: other parts of the cluster use the fast path for pods only.
+func TestDeletionsOfParts(t *testing.T) {
+	s := server
+	namespace := "/api/v1/namespaces/" + s.namespace(t)
+	part := &user.DefaultInfo{Name: "system:node:n", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+	for path, body := range map[string]string{
+		"/configmaps": `{"metadata":{"name":"x"}}`,
+		"/pods":       `{"metadata":{"name":"x"},"spec":{"nodeName":"n","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}}`,
+	} {
+		if made := s.do(t, s.admin, http.MethodPost, namespace+path, body); made.code != http.StatusCreated {
+			t.Fatal(made.body)
+		}
+		got := s.delete(t, part, namespace+path+"/x", metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+		if got.code != http.StatusOK || got.wentShort() != (path == "/pods") {
+			t.Errorf("%s: %d %s", path, got.code, got.body)
+		}
+		if left := s.left(t, namespace+path+"/x"); left != "nothing" {
+			t.Errorf("%s: %s is left", path, left)
 		}
 	}
 }
