@@ -29,7 +29,7 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 )
 
-// deletions are the endpoints of the garbage collector's DELETE requests, and of other parts' for pods, right behind the filters.
+// deletions are the endpoints of the garbage collector's DELETE requests, right behind the filters.
 // The generic endpoint matches every route of a group, negotiates the response and starts a
 // goroutine whose stack must grow: a third of the cost of a deletion (docs/decisions/0013).
 // Admission, registry, audit and request metrics are the same.
@@ -66,7 +66,7 @@ func (d deletions) add(main *genericapiserver.GenericAPIServer, admit admission.
 	return nil
 }
 
-// wrap passes these deletions to the endpoints, and all other requests to next.
+// wrap passes the collector's deletions to these endpoints, and all other requests to next.
 func (d deletions) wrap(next http.Handler, elsewhere func(schema.GroupVersion) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if endpoint, gv := d.of(r); endpoint != nil && !elsewhere(gv) {
@@ -81,7 +81,7 @@ func (d deletions) wrap(next http.Handler, elsewhere func(schema.GroupVersion) b
 // audited, the generic endpoint does, because audit hooks live there.
 func (d deletions) of(r *http.Request) (http.Handler, schema.GroupVersion) {
 	info, ok := request.RequestInfoFrom(r.Context())
-	if !ok || info.Verb != "delete" || info.Subresource != "" || !deletesMuch(r.Context(), info) ||
+	if !ok || info.Verb != "delete" || info.Subresource != "" || !isCollector(r.Context()) ||
 		r.Header.Get("Content-Type") != runtime.ContentTypeProtobuf ||
 		!audit.AuditContextFrom(r.Context()).GetEventLevel().Less(auditinternal.LevelRequest) {
 		return nil, schema.GroupVersion{}
@@ -94,11 +94,10 @@ func (d deletions) of(r *http.Request) (http.Handler, schema.GroupVersion) {
 	return e.handler, gv
 }
 
-// deletesMuch reports whether a request is one of those that are made for many objects: the garbage collector's, and other
-// parts' for pods, such as a node's for a pod that has ended. Their clients read no body of a successful response.
-func deletesMuch(ctx context.Context, info *request.RequestInfo) bool {
+// isCollector reports whether the request comes from the garbage collector.
+func isCollector(ctx context.Context) bool {
 	caller, ok := request.UserFrom(ctx)
-	return ok && (caller.GetName() == collectorUser || isPart(caller.GetName()) && info.APIGroup == "" && info.Resource == "pods")
+	return ok && caller.GetName() == collectorUser
 }
 
 // deleteEndpoint deletes objects of one resource.

@@ -134,28 +134,6 @@ func TestDeletionsOfTheCollector(t *testing.T) {
 	}
 }
 
-// TestDeletionsOfParts: other parts of the cluster use the fast path for pods only.
-func TestDeletionsOfParts(t *testing.T) {
-	s := server
-	namespace := "/api/v1/namespaces/" + s.namespace(t)
-	part := &user.DefaultInfo{Name: "system:node:n", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
-	for path, body := range map[string]string{
-		"/configmaps": `{"metadata":{"name":"x"}}`,
-		"/pods":       `{"metadata":{"name":"x"},"spec":{"nodeName":"n","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}}`,
-	} {
-		if made := s.do(t, s.admin, http.MethodPost, namespace+path, body); made.code != http.StatusCreated {
-			t.Fatal(made.body)
-		}
-		got := s.delete(t, part, namespace+path+"/x", metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
-		if got.code != http.StatusOK || got.wentShort() != (path == "/pods") {
-			t.Errorf("%s: %d %s", path, got.code, got.body)
-		}
-		if left := s.left(t, namespace+path+"/x"); left != "nothing" {
-			t.Errorf("%s: %s is left", path, left)
-		}
-	}
-}
-
 func metadataOf(t *testing.T, a answer) metav1.ObjectMeta {
 	t.Helper()
 	var object metav1.PartialObjectMetadata
