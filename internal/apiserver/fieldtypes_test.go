@@ -159,7 +159,7 @@ func TestCreatedFields(t *testing.T) {
 						if age := time.Since(entry.Time.Time); age < 0 || age > time.Minute {
 							t.Errorf("the fields are %v old", age)
 						}
-						entry.FieldsV1.Raw[0] = 'x' // which is nobody else's
+						entry.FieldsV1.Raw[0] = 'x' // no other object shares it
 					}
 				}
 			}

@@ -25,7 +25,7 @@ const (
 	// gcGarbage is how much garbage a large heap may have before a collection, in bytes, in addition to half of what is live. It
 	// is more than gcMost allows a small one. So the heap of a loaded cluster does not triple, for some more collections.
 	gcGarbage = 128 << 20
-	// gcPeriod is how often the rate is measured: a burst of a second is over before a longer one has been noticed.
+	// gcPeriod is how often the rate is measured. It is shorter than a burst of writes, which may take a second.
 	gcPeriod = 250 * time.Millisecond
 )
 
