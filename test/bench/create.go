@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -35,11 +36,6 @@ func createUnscheduled(ctx context.Context, client kubernetes.Interface, name st
 	pod := pod(name)
 	pod.Spec.SchedulerName = "nobody"
 	return createThis(ctx, client, pod)
-}
-
-// createScheduled creates a pod that is scheduled and runs on a simulated node.
-func createScheduled(ctx context.Context, client kubernetes.Interface, name string) error {
-	return createThis(ctx, client, pod(name))
 }
 
 func createThis(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
@@ -87,6 +83,46 @@ func createRate(ctx context.Context, s *side, create create) (float64, error) {
 		return 0, loadErr
 	}
 	return rate, err
+}
+
+// runningPods is less than the simulated nodes have room for.
+const runningPods = 125 * clients
+
+// creatingRunning measures how many pods a second come to run when all clients together create them as fast as they can. So it
+// counts what the scheduler and the nodes do meanwhile, too: a pod that only exists is of no use.
+var creatingRunning = work{nodes: 50, measure: func(ctx context.Context, s *side) (float64, error) {
+	w := workload{measure: func(ctx context.Context, _ kubernetes.Interface) error { return createAndAwait(ctx, s) }}
+	var seconds float64
+	err := s.profiled(ctx, func() (err error) {
+		seconds, err = w.timed(ctx, s)
+		return err
+	})
+	return runningPods / seconds, err
+}}
+
+func createAndAwait(ctx context.Context, s *side) error {
+	group, ctx := errgroup.WithContext(ctx)
+	awaitErr := awaitPods(ctx, s, runningPods, isRunning, func() error {
+		for i := range clients {
+			client, err := newClient(s.config)
+			if err != nil {
+				return err
+			}
+			group.Go(func() error { return createPods(ctx, client, i, runningPods/clients) })
+		}
+		return nil
+	})
+	// The failure of a client ends the waiting.
+	return cmp.Or(group.Wait(), awaitErr)
+}
+
+func createPods(ctx context.Context, client kubernetes.Interface, creator, count int) error {
+	for n := range count {
+		if err := createThis(ctx, client, pod(fmt.Sprintf("c%d-%d", creator, n))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) {

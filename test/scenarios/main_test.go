@@ -59,6 +59,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "no kindred to test: %v; run \"make build\" or set KINDRED_BIN\n", err)
 		os.Exit(1)
 	}
+	if err := chooseTempDir(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	flag.Parse()
 	// Scenarios wait more than they use the CPU.
 	if err := flag.Set("test.parallel", "6"); err != nil {
@@ -157,6 +161,26 @@ func canRunContainers() error {
 	}
 	_, err := archive()
 	return err
+}
+
+// memoryDisk is used for temporary files if the usual place has too little room. 4 GB are more than the scenarios need.
+const (
+	memoryDisk     = "/dev/shm"
+	memoryDiskRoom = 4 << 30
+)
+
+// chooseTempDir moves temporary files to memory if their place is so full that nodes would report disk pressure there, unless
+// the user chose the place.
+func chooseTempDir() error {
+	if os.Getenv("TMPDIR") != "" || enoughDisk(os.TempDir()) == nil || enoughDisk(memoryDisk) != nil {
+		return nil
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(memoryDisk, &disk); err != nil || disk.Bavail*uint64(disk.Bsize) < memoryDiskRoom {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "less than a tenth of the disk of %s is free: temporary files are in %s\n", os.TempDir(), memoryDisk)
+	return os.Setenv("TMPDIR", memoryDisk)
 }
 
 // enoughDisk returns an error that would otherwise only show as Pending pods: a node with disk
