@@ -29,7 +29,7 @@ type NodeOptions struct {
 	Notice   func(line string)
 }
 
-// Node is a node agent that runs in this process, without an API server.
+// Node is a node agent that runs in this process, without an API server in it.
 type Node struct{ running *cluster.Node }
 
 // StartNode starts the node agent of this machine without an API server, and returns when it is ready. It runs static pods.
@@ -59,6 +59,9 @@ func StartNode(ctx context.Context, options NodeOptions) (*Node, error) {
 
 // Kubeconfig returns the path of a kubeconfig for the HTTP server of the node agent, which serves /pods, for example.
 func (n *Node) Kubeconfig() string { return n.running.Kubeconfig() }
+
+// Server returns the URL of the API of the node's cluster; that of the agent itself, if it has no cluster.
+func (n *Node) Server() string { return n.running.Server() }
 
 // Failed returns a channel that gets at most one error: why the node cannot continue. The caller should then call Stop.
 func (n *Node) Failed() <-chan error { return n.running.Failed() }

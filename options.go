@@ -101,6 +101,9 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	if config.BindAddress, err = o.bindAddress(); err != nil {
 		return config, err
 	}
+	if config.NodeIPs, err = o.nodeIPs(config.BindAddress); err != nil {
+		return config, err
+	}
 	if err := o.ranges(&config); err != nil {
 		return config, err
 	}
@@ -179,6 +182,30 @@ func (o Options) bindAddress() (net.IP, error) {
 		return nil, invalid("bind address %q is not an IP address", address)
 	}
 	return ip, nil
+}
+
+// nodeIPs returns the addresses at which other machines reach this one as a node: those that are given, or else the address that the
+// API listens on, so that machines that join reach the node as well. There are none if that is loopback, or all addresses.
+func (o Options) nodeIPs(bind net.IP) ([]netip.Addr, error) {
+	if o.NodeIP == "" {
+		if bind.IsLoopback() || bind.IsUnspecified() {
+			return nil, nil
+		}
+		address, _ := netip.AddrFromSlice(bind)
+		return []netip.Addr{address.Unmap()}, nil
+	}
+	var all []netip.Addr
+	for _, text := range strings.Split(o.NodeIP, ",") {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, invalid("node IP %q is not an IP address", text)
+		}
+		all = append(all, address)
+	}
+	if len(all) > 2 || len(all) == 2 && all[0].Is4() == all[1].Is4() {
+		return nil, invalid("node IPs %s: at most one address of each IP family", o.NodeIP)
+	}
+	return all, nil
 }
 
 // ingress returns the configuration of the proxy of Ingresses; nil for none.

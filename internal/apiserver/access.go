@@ -38,9 +38,11 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/serviceaccount"
 )
 
-// publicPaths are the only paths for callers without credentials, unless configured otherwise.
+// publicPaths are the only paths for callers without credentials, unless configured otherwise: health, version, and the cluster's
+// authority, by which machines that join recognize the server (as kubeadm has them).
 var publicPaths = []serverconfig.AnonymousAuthCondition{
 	{Path: "/livez"}, {Path: "/readyz"}, {Path: "/healthz"}, {Path: "/version"},
+	{Path: "/api/v1/namespaces/kube-public/configmaps/cluster-info"},
 }
 
 // tokenCacheTTL is the time that the verification of a token is cached.

@@ -22,6 +22,8 @@ import (
 	componentversion "k8s.io/component-base/version"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/util/completion"
+
+	"github.com/kindred-project/kindred/internal/join"
 )
 
 // connection has the flags that choose the cluster, the namespace and the user of a command.
@@ -56,6 +58,9 @@ func (c *connection) loader(cmd *cobra.Command) (clientcmd.ClientConfig, error) 
 		}
 		path = layout.Kubeconfig()
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			if member, err := join.ReadMembership(layout.Membership()); err == nil && member.Server != "" {
+				return nil, fmt.Errorf("this machine is a node of the cluster at %s; run the command on the server, or name a kubeconfig with --kubeconfig", member.Server)
+			}
 			return nil, fmt.Errorf("no cluster has run in %s; start one with \"kindred up\", or name another with --%s or --kubeconfig", layout.Root, dataDirFlag)
 		}
 	}

@@ -47,26 +47,38 @@ shows them, and "kindred reset" removes everything.`,
 	return cmd
 }
 
-// runNode runs a node until a signal or a failure.
+// runNode runs a node without an API server until a signal or a failure.
 func runNode(cmd *cobra.Command, options kindred.NodeOptions) error {
+	options.Progress, options.Notice = nodeOutput(cmd)
+	start := func(ctx context.Context) (*kindred.Node, error) { return kindred.StartNode(ctx, options) }
+	return serveNode(cmd, options.DataDir, start, func(node *kindred.Node) {
+		printf(cmd, "the pods: kubectl --kubeconfig %s get --raw /pods\n", node.Kubeconfig())
+	})
+}
+
+// nodeOutput returns the functions that print the steps of a node's start, and notices.
+func nodeOutput(cmd *cobra.Command) (progress func(step string, took time.Duration), notice func(line string)) {
+	return func(step string, took time.Duration) { printStep(cmd, step, took) }, func(line string) { printf(cmd, "%s\n", line) }
+}
+
+// serveNode runs a node until a signal or a failure. It calls ready once.
+func serveNode(cmd *cobra.Command, dataDir string, start func(context.Context) (*kindred.Node, error), ready func(*kindred.Node)) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // A second signal ends the process at once.
 	began := clock.RealClock{}.Now()
-	options.Progress = func(step string, took time.Duration) { printStep(cmd, step, took) }
-	options.Notice = func(line string) { printf(cmd, "%s\n", line) }
-	closeLog, err := logTo(options.DataDir)
+	closeLog, err := logTo(dataDir)
 	if err != nil {
 		return err
 	}
 	defer closeLog()
-	node, err := kindred.StartNode(ctx, options)
+	node, err := start(ctx)
 	if err != nil {
 		return upError(ctx, err)
 	}
 	defer node.Stop()
 	printf(cmd, "ready in %d ms\n", clock.RealClock{}.Since(began).Milliseconds())
-	printf(cmd, "the pods: kubectl --kubeconfig %s get --raw /pods\n", node.Kubeconfig())
+	ready(node)
 	go paceGC(ctx, clock.RealClock{})
 	go keepFree(ctx, clock.RealClock{})
 	select {

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/join"
 	"github.com/kindred-project/kindred/internal/machine"
 )
 
@@ -70,7 +72,9 @@ status is 0 if the cluster is ready, and 1 if it is not or does not run.`,
 type status struct {
 	DataDir          string `json:"dataDir"`
 	datadir.Instance `json:",inline"`
-	Ready            bool `json:"ready"`
+	// Joined is set if the machine is a node of a cluster that runs elsewhere.
+	Joined bool `json:"joined,omitempty"`
+	Ready  bool `json:"ready"`
 	// Failing lists the checks of /readyz that fail. Problem is why the API does not respond.
 	Failing []string       `json:"failing,omitempty"`
 	Problem string         `json:"problem,omitempty"`
@@ -98,11 +102,11 @@ func statusOf(ctx context.Context, layout datadir.Layout) (*status, error) {
 	}
 	s := &status{DataDir: layout.Root, Instance: instance, Pods: map[string]int{}}
 	s.readFirewalls(ctx, layout)
-	config, err := clientcmd.BuildConfigFromFlags("", layout.Kubeconfig())
+	config, joined, err := accessOf(layout)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", layout.Kubeconfig(), err)
+		return nil, err
 	}
-	config.QPS = -1
+	s.Joined, config.QPS = joined, -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -113,10 +117,29 @@ func statusOf(ctx context.Context, layout datadir.Layout) (*status, error) {
 		s.Ready, s.Problem = false, err.Error()
 		return s, nil
 	}
+	if joined {
+		return s, nil // a node may not ask for objects on hold
+	}
 	if err := s.readHolds(ctx, config); err != nil {
 		s.HoldsProblem = err.Error()
 	}
 	return s, nil
+}
+
+// accessOf returns the access to the API that a data directory has: an administrator's, or that of a node, if this machine has joined a
+// cluster.
+func accessOf(layout datadir.Layout) (config *rest.Config, joined bool, err error) {
+	credentials, err := credentialsOf(layout)
+	if err == nil {
+		return credentials.Config(), true, nil
+	}
+	if !errors.Is(err, join.ErrNotJoined) {
+		return nil, false, err
+	}
+	if config, err = clientcmd.BuildConfigFromFlags("", layout.Kubeconfig()); err != nil {
+		err = fmt.Errorf("kubeconfig %s: %w", layout.Kubeconfig(), err)
+	}
+	return config, false, err
 }
 
 // read reads the state from the API. It requests the checks first, which explain why other requests
@@ -218,7 +241,9 @@ func (s *status) print(cmd *cobra.Command, clock clock.PassiveClock) {
 	row("Data", "%s", s.DataDir)
 	row("Process", "%d, kindred %s, up %s", s.PID, s.Version, duration.HumanDuration(clock.Since(s.StartedAt)))
 	row("API", "%s", s.Server)
-	row("Store", "%s", s.store())
+	if !s.Joined {
+		row("Store", "%s", s.store())
+	}
 	row("Runtime", "%s", s.runtime())
 	row("Health", "%s", s.health())
 	row("Nodes", "%d of %d ready", s.Nodes.Ready, s.Nodes.Total)

@@ -22,6 +22,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/join"
 	"github.com/kindred-project/kindred/internal/machine"
 	"github.com/kindred-project/kindred/internal/node/simulated"
 	"github.com/kindred-project/kindred/internal/ownership/review"
@@ -85,6 +86,9 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	steps := newSteps(config)
 	if c.lock, err = config.Dir.Lock(); err != nil {
 		return nil, err
+	}
+	if member, err := join.ReadMembership(config.Dir.Membership()); err != nil || member.Server != "" {
+		return nil, errors.Join(err, fmt.Errorf("this machine is a node of the cluster at %s with the data directory %s: start a cluster with another --data-dir, or leave that one with \"kindred leave\"", member.Server, config.Dir.Root))
 	}
 	// The container runtime takes longest and depends on no other step.
 	c.machine = prepareMachine(ctx, config, steps)

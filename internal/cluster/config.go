@@ -42,6 +42,9 @@ type Config struct {
 	// Node is set if this machine is a node; NodeName is the node's name.
 	Node     bool
 	NodeName string
+	// NodeIPs are the addresses at which other machines reach this one as a node, at most one of each IP family; without any, the
+	// node has the addresses of the bridge of its pods.
+	NodeIPs []netip.Addr
 	// KubeletDir is a link to the node agent's directory that the agent uses as its root; empty means
 	// none.
 	KubeletDir string

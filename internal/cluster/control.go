@@ -58,7 +58,7 @@ func (c *Cluster) addControllers(mgr manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	options := controllers.Options{CA: c.keys.Cluster.CertPEM, Sign: c.keys.Cluster.Sign, Token: tokens.LegacyToken, TerminatedPods: c.config.TerminatedPods, LocalPath: c.config.volumeNodes(), LoadBalancers: c.config.loadBalancers(), Gangs: c.server.ServesGangs()}
+	options := controllers.Options{CA: c.keys.Cluster.CertPEM, Sign: c.keys.Cluster.Sign, Token: tokens.LegacyToken, TerminatedPods: c.config.TerminatedPods, LocalPath: c.config.volumeNodes(), PodRanges: c.config.podRanges(), LoadBalancers: c.config.loadBalancers(), Gangs: c.server.ServesGangs()}
 	for _, controller := range controllers.All(options) {
 		if !controller.Needs.Empty() && !c.server.Serves(controller.Needs) {
 			continue

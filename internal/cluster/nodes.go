@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"k8s.io/client-go/kubernetes"
@@ -15,6 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/controllers/loadbalancer"
 	"github.com/kindred-project/kindred/internal/controllers/localpath"
+	"github.com/kindred-project/kindred/internal/controllers/nodeipam"
 	"github.com/kindred-project/kindred/internal/machine"
 	"github.com/kindred-project/kindred/internal/node/simulated"
 	"github.com/kindred-project/kindred/internal/part"
@@ -47,6 +49,18 @@ func (config *Config) volumeNodes() localpath.Nodes {
 	return nodes
 }
 
+// podRanges returns the ranges from which machines that join get theirs.
+func (config *Config) podRanges() nodeipam.Options {
+	options := nodeipam.Options{
+		Services: config.ServiceCIDRs, Simulated: simulated.Key,
+		Routed: func() ([]netip.Prefix, error) { return containerd.RoutedRanges("") },
+	}
+	for _, p := range containerd.PodRanges(len(config.ServiceCIDRs) > 1) {
+		options.Ranges = append(options.Ranges, nodeipam.Range{CIDR: p})
+	}
+	return options
+}
+
 // loadBalancers returns the configuration of the addresses of Services of the type LoadBalancer.
 func (config *Config) loadBalancers() loadbalancer.Options {
 	return loadbalancer.Options{Pools: config.LoadBalancerPools, Simulated: simulated.Key}
@@ -60,7 +74,7 @@ func prepareMachine(ctx context.Context, config Config, steps *steps) *machine.M
 	}
 	return machine.Prepare(ctx, machine.Options{
 		Dir: config.Dir, Name: config.NodeName, KubeletDir: config.KubeletDir, Kubelet: config.Kubelet, RuntimeEndpoint: config.RuntimeEndpoint,
-		PodCIDRs: config.PodCIDRs, ServiceCIDRs: config.ServiceCIDRs, LoadBalancerPools: config.LoadBalancerPools,
+		PodCIDRs: config.PodCIDRs, ServiceCIDRs: config.ServiceCIDRs, NodeIPs: config.NodeIPs, LoadBalancerPools: config.LoadBalancerPools,
 		DNS: config.DNS, DNSHosts: config.DNSHosts, ClusterNetworkPolicies: config.ClusterNetworkPolicies,
 		Clock: config.Clock, Step: steps.done, Notice: config.Notice,
 	})
@@ -121,6 +135,6 @@ func (c *Cluster) apiForNode() machine.API {
 	return machine.API{
 		ConfigFor: func(as part.Identity) *rest.Config { return configFor(c.server, as) },
 		Informers: c.server.Informers(), StartInformers: c.server.StartInformers,
-		Address: c.serving.forPods(), Keys: c.keys,
+		Address: c.serving.forPods(), Serving: machine.Issued(c.keys, c.config.NodeName), ClusterCA: c.keys.Cluster.CertPEM,
 	}
 }

@@ -48,6 +48,12 @@ func listen(ctx context.Context, config Config, node *machine.Machine) (serving,
 		s.advertised = machine.HostIP()
 		ips = append(ips, s.advertised)
 	}
+	for _, address := range config.NodeIPs {
+		ips = append(ips, net.IP(address.AsSlice()))
+	}
+	if config.reachedByNodeIP() {
+		s.advertised = net.IP(config.NodeIPs[0].AsSlice())
+	}
 	if node != nil {
 		bridge, err := s.listenForPods(ctx, config, node)
 		if err != nil {
@@ -62,6 +68,11 @@ func listen(ctx context.Context, config Config, node *machine.Machine) (serving,
 	return s, nil
 }
 
+// reachedByNodeIP reports whether the API listens on the address of this machine as a node.
+func (config *Config) reachedByNodeIP() bool {
+	return len(config.NodeIPs) > 0 && !config.BindAddress.IsLoopback()
+}
+
 // listenForPods listens on the bridge of the node's pods, unless the API listens on all addresses, and returns the
 // address; none if the pod network is not Kindred's.
 func (s *serving) listenForPods(ctx context.Context, config Config, node *machine.Machine) ([]net.IP, error) {
@@ -69,7 +80,9 @@ func (s *serving) listenForPods(ctx context.Context, config Config, node *machin
 	if err != nil || bridge == nil {
 		return nil, err
 	}
-	s.advertised = bridge
+	if !config.reachedByNodeIP() {
+		s.advertised = bridge
+	}
 	if config.BindAddress.IsUnspecified() {
 		return []net.IP{bridge}, nil
 	}

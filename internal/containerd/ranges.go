@@ -25,6 +25,14 @@ var (
 	podRanges6 = netip.MustParsePrefix("fd00:10:244::/48")
 )
 
+// PodRanges returns the ranges from which nodes get theirs: IPv4, and IPv6 if pods have both.
+func PodRanges(ipv6 bool) []netip.Prefix {
+	if ipv6 {
+		return []netip.Prefix{podRanges, podRanges6}
+	}
+	return []netip.Prefix{podRanges}
+}
+
 // podCIDRs returns the pod ranges, IPv4 first. Ranges that were used before stay, because pods have addresses of them.
 func (o NetworkOptions) podCIDRs() ([]netip.Prefix, error) {
 	used, err := o.readPodRanges()
@@ -58,7 +66,7 @@ func (o NetworkOptions) podCIDR(is func(netip.Addr) bool, used []netip.Prefix, f
 			return p.Masked(), nil
 		}
 	}
-	taken, err := routedRanges(o.Names.Bridge)
+	taken, err := RoutedRanges(o.Names.Bridge)
 	if err != nil {
 		return netip.Prefix{}, err
 	}
@@ -94,9 +102,9 @@ func overlapsAny(p netip.Prefix, others []netip.Prefix) bool {
 	return false
 }
 
-// routedRanges returns the destinations of the machine's routes, without default routes and routes of the data
+// RoutedRanges returns the destinations of the machine's routes, without default routes and routes of the data
 // directory's bridge.
-func routedRanges(bridge string) ([]netip.Prefix, error) {
+func RoutedRanges(bridge string) ([]netip.Prefix, error) {
 	routes, err := dump.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("reading the machine's routes: %w", err)

@@ -25,6 +25,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/loadbalancer"
 	"github.com/kindred-project/kindred/internal/controllers/localpath"
 	"github.com/kindred-project/kindred/internal/controllers/namespace"
+	"github.com/kindred-project/kindred/internal/controllers/nodeipam"
 	"github.com/kindred-project/kindred/internal/controllers/nodelifecycle"
 	"github.com/kindred-project/kindred/internal/controllers/persistentvolume"
 	"github.com/kindred-project/kindred/internal/controllers/podautoscaler"
@@ -55,6 +56,8 @@ type Options struct {
 	TerminatedPods int
 	// LocalPath are the nodes on which volumes of the default StorageClass are provisioned.
 	LocalPath localpath.Nodes
+	// PodRanges are the ranges from which nodes get theirs.
+	PodRanges nodeipam.Options
 	// LoadBalancers configures the addresses of Services of the type LoadBalancer.
 	LoadBalancers loadbalancer.Options
 	// Gangs is set if PodGroups are served.
@@ -94,6 +97,7 @@ func All(options Options) []control.Controller {
 		{Name: bootstraptoken.SignerName, Add: bootstraptoken.AddSigner},
 		{Name: bootstraptoken.CleanerName, Add: bootstraptoken.AddCleaner},
 		{Name: nodelifecycle.Name, Add: nodelifecycle.Add},
+		{Name: nodeipam.Name, Add: nodeipam.Add(options.PodRanges)},
 		{Name: podgc.Name, Add: podgc.Add(options.TerminatedPods)},
 		{Name: podgroup.Name, Needs: podgroup.Resource, Add: podgroup.Add},
 		{Name: resourceclaim.Name, Source: resourceclaim.Source, Add: resourceclaim.Add(options.Gangs)},

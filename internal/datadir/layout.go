@@ -58,6 +58,9 @@ func (l Layout) Kubeconfig() string { return l.path("kubeconfig") }
 // tokens.
 func (l Layout) PKI() string { return l.path("pki") }
 
+// Membership says which cluster this machine has joined; it does not exist in the data directory of a cluster.
+func (l Layout) Membership() string { return l.path("membership.json") }
+
 // Etcd is the data directory of the embedded etcd.
 func (l Layout) Etcd() string { return l.path("etcd") }
 

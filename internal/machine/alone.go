@@ -13,7 +13,7 @@ import (
 // StandAlone starts the node's agent in the group without an API: it runs static pods. It returns the address of the agent's
 // server, which administrators with a certificate of the keys may use, when the node is ready.
 func (m *Machine) StandAlone(ctx context.Context, keys *pki.PKI, parts *part.Group) (server string, err error) {
-	m.api, m.parts = API{Keys: keys}, parts
+	m.api, m.parts = API{Serving: Issued(keys, m.options.Name), ClusterCA: keys.Cluster.CertPEM}, parts
 	if err := m.awaitRuntime(ctx); err != nil {
 		return "", err
 	}
@@ -31,7 +31,7 @@ func (m *Machine) StandAlone(ctx context.Context, keys *pki.PKI, parts *part.Gro
 		ports.close()
 		return "", err
 	}
-	agent, err := m.newAgent(nil, nil, network, nil, ports.number(), serving)
+	agent, err := m.newAgent(nil, nil, network, nil, ports.number(), expiry(serving))
 	if err == nil {
 		err = m.serveAgent(agent, nil, ports, serving)
 	}

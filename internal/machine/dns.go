@@ -30,7 +30,7 @@ func (m *Machine) openDNS(ctx context.Context) (*dnsSockets, error) {
 	if !m.options.DNS {
 		return nil, nil
 	}
-	address, ok := netip.AddrFromSlice(m.address().To4())
+	address, ok := netip.AddrFromSlice(m.addressForPods().To4())
 	if !ok {
 		return nil, fmt.Errorf("this node has no IPv4 address")
 	}
@@ -67,6 +67,7 @@ func (m *Machine) startDNS(ctx context.Context, sockets *dnsSockets, routed bool
 	publisher := dns.NewPublisher(client, m.api.Informers, m.options.Clock)
 	address := publisher.ClusterIP(serviceIP(m.options.ServiceCIDRs[0], dnsIndex))
 	switch {
+	case sockets == nil && m.api.Elsewhere: // only the cluster's own machines publish servers
 	case sockets == nil:
 		err = publisher.Withdraw(ctx, m.options.Name)
 	case !address.IsValid():

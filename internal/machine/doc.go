@@ -7,6 +7,7 @@
 package machine
 
 import (
+	"crypto/tls"
 	"net/netip"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -37,6 +38,9 @@ type Options struct {
 	PodCIDRs []netip.Prefix
 	// ServiceCIDRs are the ranges of ClusterIPs: IPv4, and IPv6 if Services may have both.
 	ServiceCIDRs []netip.Prefix
+	// NodeIPs are the addresses at which other machines reach this one, at most one of each IP family; without any, the node has
+	// the addresses of the bridge of its pods.
+	NodeIPs []netip.Addr
 	// LoadBalancerPools are the ranges of addresses of load balancers that nodes announce.
 	LoadBalancerPools []netip.Prefix
 	// DNS is set if the node serves the cluster's DNS. DNSHosts is a file of further names; empty means none.
@@ -61,8 +65,12 @@ type API struct {
 	// Address is the address of the API for pods that cannot reach it by its Service; the zero AddrPort if there is
 	// none.
 	Address netip.AddrPort
-	// Keys issue the certificate of the agent's server, and verify those of its clients.
-	Keys *pki.PKI
+	// Serving returns the certificate of the agent's server for names, which may be replaced, and is nil as long as there is none.
+	Serving func(pki.Names) (certificate func() *tls.Certificate, err error)
+	// ClusterCA, in PEM, verifies the clients of the agent's server.
+	ClusterCA []byte
+	// Elsewhere is set if the cluster is not in this process.
+	Elsewhere bool
 }
 
 var (

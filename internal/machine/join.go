@@ -106,7 +106,7 @@ func (m *Machine) startAgent(ctx context.Context, services *network.Network, clu
 	if err != nil {
 		return err
 	}
-	agent, err := m.newAgent(client, requests, services, clusterDNS, ports.number(), serving)
+	agent, err := m.newAgent(client, requests, services, clusterDNS, ports.number(), expiry(serving))
 	if err == nil {
 		err = m.serveAgent(agent, client, ports, serving)
 	}
@@ -119,12 +119,26 @@ func (m *Machine) startAgent(ctx context.Context, services *network.Network, clu
 }
 
 // servingCertificate returns the certificate of the agent's port.
-func (m *Machine) servingCertificate() (*pki.Kept, error) {
-	names, keys := pki.Names{DNS: []string{m.options.Name}, IPs: []net.IP{m.address()}}, m.api.Keys
-	return keys.Keep(func() (*pki.Pair, error) { return keys.NodeServing(m.options.Name, names) }, nil)
+func (m *Machine) servingCertificate() (func() *tls.Certificate, error) {
+	names := pki.Names{DNS: []string{m.options.Name}}
+	for _, address := range m.addresses() {
+		names.IPs = append(names.IPs, net.ParseIP(address))
+	}
+	return m.api.Serving(names)
 }
 
-func (m *Machine) newAgent(client kubernetes.Interface, requests *metrics.Requests, services *network.Network, clusterDNS []string, port int32, serving *pki.Kept) (*node.Agent, error) {
+// Issued returns a function for API.Serving: the keys issue certificates of a node and renew them.
+func Issued(keys *pki.PKI, node string) func(pki.Names) (func() *tls.Certificate, error) {
+	return func(names pki.Names) (func() *tls.Certificate, error) {
+		kept, err := keys.Keep(func() (*pki.Pair, error) { return keys.NodeServing(node, names) }, nil)
+		if err != nil {
+			return nil, err
+		}
+		return kept.TLS, nil
+	}
+}
+
+func (m *Machine) newAgent(client kubernetes.Interface, requests *metrics.Requests, services *network.Network, clusterDNS []string, port int32, expires func() time.Time) (*node.Agent, error) {
 	root, err := m.root()
 	if err != nil {
 		return nil, err
@@ -155,7 +169,7 @@ func (m *Machine) newAgent(client kubernetes.Interface, requests *metrics.Reques
 		IPs:               m.addresses(),
 		ExternalIPs:       m.externalIPs,
 		ServePort:         port,
-		ServerCertificate: func() time.Time { return serving.TLS().Leaf.NotAfter },
+		ServerCertificate: expires,
 		API:               apiForPods,
 		ClusterDNS:        clusterDNS,
 		ResolvConf:        m.resolvConf(),
@@ -175,6 +189,26 @@ func (m *Machine) newAgent(client kubernetes.Interface, requests *metrics.Reques
 	return node.New(options)
 }
 
+// expiry returns when a certificate expires; the zero time as long as there is none.
+func expiry(serving func() *tls.Certificate) func() time.Time {
+	return func() time.Time {
+		if current := serving(); current != nil {
+			return current.Leaf.NotAfter
+		}
+		return time.Time{}
+	}
+}
+
+// present returns the callback by which a server presents a certificate.
+func present(serving func() *tls.Certificate) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if current := serving(); current != nil {
+			return current, nil
+		}
+		return nil, errors.New("the cluster has not signed the certificate of this node's server yet")
+	}
+}
+
 // pinnedImages returns the names of images that the agent never removes.
 func (m *Machine) pinnedImages(ctx context.Context) ([]string, error) {
 	return containerd.PinnedImages(ctx, m.endpoint)
@@ -190,13 +224,13 @@ func (m *Machine) root() (string, error) {
 
 // serveAgent serves the agent's ports: for the API server, and for clients that the API authorizes.
 // client is nil if the node has no API: administrators are recognized by their certificates then.
-func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, ports agentPorts, serving *pki.Kept) error {
+func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, ports agentPorts, serving func() *tls.Certificate) error {
 	var groups []string
 	if client == nil {
 		groups = append(groups, user.SystemPrivilegedGroup)
 	}
 	access, err := serve.NewAccess(serve.AccessOptions{
-		Config: &m.options.Kubelet.KubeletConfiguration, ClusterCA: m.api.Keys.Cluster.CertPEM,
+		Config: &m.options.Kubelet.KubeletConfiguration, ClusterCA: m.api.ClusterCA,
 		Users: []string{kubeletClientUser}, Groups: groups, Reviews: client,
 	})
 	if err != nil {
@@ -210,8 +244,7 @@ func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, por
 		Metrics: agent.Metrics().Handler(), Containers: agent.ContainerMetrics(), Probes: agent.Metrics().ProbesHandler(),
 	})
 	if ports.main != nil {
-		certificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return serving.TLS(), nil }
-		config, err := serve.TLSConfig(&m.options.Kubelet.KubeletConfiguration, certificate)
+		config, err := serve.TLSConfig(&m.options.Kubelet.KubeletConfiguration, present(serving))
 		if err != nil {
 			return err
 		}

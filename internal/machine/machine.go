@@ -116,17 +116,32 @@ func (m *Machine) BridgeAddress(ctx context.Context) (net.IP, error) {
 	return m.bridge.Gateway, m.networkErr
 }
 
-// address returns the node's address: the gateway of the pod network, or the host's address if the
-// runtime has its own network.
+// address returns the node's address.
 func (m *Machine) address() net.IP {
+	if len(m.options.NodeIPs) > 0 {
+		return net.IP(m.options.NodeIPs[0].AsSlice())
+	}
+	return m.addressForPods()
+}
+
+// addressForPods returns the address of the machine for its pods: the gateway of the pod network, or the host's address if the
+// runtime has its own network.
+func (m *Machine) addressForPods() net.IP {
 	if m.bridge.Gateway != nil {
 		return m.bridge.Gateway
 	}
 	return HostIP()
 }
 
-// addresses returns the node's addresses, one for each IP family of its pods.
+// addresses returns the node's addresses, at most one for each IP family.
 func (m *Machine) addresses() []string {
+	if len(m.options.NodeIPs) > 0 {
+		var all []string
+		for _, a := range m.options.NodeIPs {
+			all = append(all, a.String())
+		}
+		return all
+	}
 	if m.bridge.Gateway != nil {
 		return m.bridge.Gateways()
 	}
@@ -142,7 +157,9 @@ func (m *Machine) externalIPs() []string {
 	}
 	var all []string
 	for _, a := range addresses {
-		all = append(all, a.String())
+		if !slices.Contains(m.options.NodeIPs, a) {
+			all = append(all, a.String())
+		}
 	}
 	return all
 }

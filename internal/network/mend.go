@@ -24,6 +24,8 @@ func (n *Network) mend(ctx context.Context) {
 	}
 	was, err := n.ensureRoutes()
 	done("the routes to Services", was, err)
+	was, err = n.podRoutes.ensure()
+	done("the routes to pods of other nodes", was, err)
 	changed := n.watching.changedByOthers()
 	if n.options.PodNetwork != nil && (changed || legacyTables()) {
 		was, err := n.options.PodNetwork.EnsureFirewall(ctx)

@@ -89,11 +89,12 @@ type Network struct {
 	// announced are the addresses that this node announces; nil if it is not known whether the kernel has them.
 	announced *[]netip.Addr
 	// unrouted are the ranges whose routes the kernel refused last.
-	unrouted map[netip.Prefix]error
-	peers    peers
-	watching watched
-	unmended unmended
-	sctp     withoutSCTP
+	unrouted  map[netip.Prefix]error
+	peers     peers
+	podRoutes podRoutes
+	watching  watched
+	unmended  unmended
+	sctp      withoutSCTP
 }
 
 // checkInterval is the time between two checks whether the kernel still has the rules and routes.
@@ -110,8 +111,9 @@ func New(o Options) (*Network, error) {
 		inbox: newInbox(), balancers: map[string]*v1.Service{}, unmended: unmended{},
 		sctp: withoutSCTP{lacks: sync.OnceValue(lacksSCTP), told: map[string]bool{}},
 		gate: policy.NewGate(), hostPorts: newHostPorts(),
-		policies: policy.New(policy.Options{Node: o.Node, PodRanges: r.PodRanges}),
-		routes:   routes{link: servicesLink(r.Bridge), bridge: r.Bridge, pods: r.PodRanges},
+		policies:  policy.New(policy.Options{Node: o.Node, PodRanges: r.PodRanges}),
+		podRoutes: newPodRoutes(r.Bridge),
+		routes:    routes{link: servicesLink(r.Bridge), bridge: r.Bridge, pods: r.PodRanges},
 	}
 	n.health = healthChecks{failed: n.reportHealth, open: map[string]*healthCheck{}, refused: map[string]string{}}
 	n.putBase()
@@ -152,7 +154,7 @@ func (n *Network) Run(ctx context.Context) error {
 		changed := n.inbox.take()
 		n.compile(ctx, changed)
 		n.announce(checking)
-		n.keepSources(ctx, changed.nodes)
+		n.connectPods(ctx, changed.nodes)
 		err := n.write(ctx)
 		if ctx.Err() != nil {
 			return nil

@@ -5,6 +5,7 @@ package network
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -20,14 +21,21 @@ type peers struct {
 	written bool
 }
 
-// keepSources keeps the source addresses of packets from this node's pods to those of other nodes, as the network model
-// of Kubernetes asks: all pods reach each other without translation of addresses. changed is set if nodes may have
-// changed.
-func (n *Network) keepSources(ctx context.Context, changed bool) {
+// connectPods lets the pods of this node and those of others reach each other, as the network model of Kubernetes asks:
+// by routes, and without translation of addresses. changed is set if nodes may have changed.
+func (n *Network) connectPods(ctx context.Context, changed bool) {
 	if n.options.PodNetwork == nil || n.peers.written && !changed {
 		return
 	}
-	ranges := n.podsElsewhere()
+	peers := n.podsElsewhere()
+	n.podRoutes.set(reachable(peers))
+	_, err := n.podRoutes.ensure()
+	n.unmended.log("the routes to pods of other nodes", err)
+	n.keepSources(ctx, slices.SortedFunc(maps.Keys(peers), netip.Prefix.Compare))
+}
+
+// keepSources keeps the source addresses of packets from this node's pods to the ranges of others.
+func (n *Network) keepSources(ctx context.Context, ranges []netip.Prefix) {
 	if n.peers.written && slices.Equal(ranges, n.peers.ranges) {
 		return
 	}
@@ -36,17 +44,45 @@ func (n *Network) keepSources(ctx context.Context, changed bool) {
 	n.peers = peers{ranges: ranges, written: err == nil}
 }
 
-// podsElsewhere returns the ranges of the pods of all other nodes, sorted. Simulated nodes send no packets.
-func (n *Network) podsElsewhere() []netip.Prefix {
+// podsElsewhere returns the ranges of the pods of all other nodes, with the address of each node of the same IP family; the zero
+// address if it has none. Simulated nodes send no packets.
+func (n *Network) podsElsewhere() map[netip.Prefix]netip.Addr {
 	nodes, _ := n.options.Informers.Core().V1().Nodes().Lister().List(labels.Everything()) // from the cache
-	var all []netip.Prefix
+	all := map[netip.Prefix]netip.Addr{}
 	for _, node := range nodes {
-		if node.Name != n.options.Node && !n.simulated(node) {
-			all = append(all, podRanges(node)...)
+		if node.Name == n.options.Node || n.simulated(node) {
+			continue
+		}
+		ranges := podRanges(node)
+		for _, p := range ranges {
+			all[p] = machineAddress(node, ranges, p.Addr().Is4())
 		}
 	}
-	slices.SortFunc(all, netip.Prefix.Compare)
-	return slices.Compact(all)
+	return all
+}
+
+// reachable returns the routes whose address is known.
+func reachable(routes map[netip.Prefix]netip.Addr) map[netip.Prefix]netip.Addr {
+	known := maps.Clone(routes)
+	maps.DeleteFunc(known, func(_ netip.Prefix, via netip.Addr) bool { return !via.IsValid() })
+	return known
+}
+
+// machineAddress returns the address of a node's machine in an IP family; the zero address if it has none. It is the internal
+// address, unless that is an address of the bridge of its pods, which is reached by the route only; then it is the external one.
+func machineAddress(node *v1.Node, pods []netip.Prefix, ipv4 bool) netip.Addr {
+	for _, kind := range []v1.NodeAddressType{v1.NodeInternalIP, v1.NodeExternalIP} {
+		for _, a := range node.Status.Addresses {
+			address, err := netip.ParseAddr(a.Address)
+			if a.Type != kind || err != nil || address.Is4() != ipv4 {
+				continue
+			}
+			if !slices.ContainsFunc(pods, func(p netip.Prefix) bool { return p.Contains(address) }) {
+				return address
+			}
+		}
+	}
+	return netip.Addr{}
 }
 
 // simulated reports whether a node runs no containers.

@@ -6,7 +6,9 @@ package network
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,7 +47,7 @@ func TestKeepSources(t *testing.T) {
 	step := func(when string, want ...[]string) {
 		t.Helper()
 		pods.kept = nil
-		n.keepSources(t.Context(), true)
+		n.keepSources(t.Context(), slices.SortedFunc(maps.Keys(n.podsElsewhere()), netip.Prefix.Compare))
 		if diff := cmp.Diff(want, pods.kept); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}

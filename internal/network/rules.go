@@ -76,7 +76,8 @@ func outermost(sorted []netip.Prefix) []netip.Prefix {
 
 // Remove removes the table and the routes from the kernel. It needs no nft if there is no table.
 func Remove(ctx context.Context, table, bridge string) error {
-	err := errors.Join((&routes{link: servicesLink(bridge)}).remove(), removeRejects())
+	toPods := newPodRoutes(bridge)
+	err := errors.Join((&routes{link: servicesLink(bridge)}).remove(), toPods.removeAll(), removeRejects())
 	t, openErr := nft.Open(table)
 	if openErr != nil {
 		// Without nft, no table has been written.

@@ -60,10 +60,19 @@ func (k kindred) start(ctx context.Context, dir string) (cluster, error) {
 	if k.simulated > 0 {
 		up.Args = []string{"--no-node", "--simulated-nodes", strconv.Itoa(k.simulated)}
 	}
+	if k.second != nil {
+		if err := k.second.Connect(ctx); err != nil {
+			return cluster{}, err
+		}
+		up.Args = []string{"--bind-address", k.second.HostAddress().String()}
+	}
 	server, err := up.Start(ctx, dir)
 	c := k.cluster(ctx, dir, server, err)
-	if err != nil || k.second == nil {
+	if k.second == nil {
 		return c, err
+	}
+	if err != nil {
+		return c, errors.Join(err, k.second.Stop(context.WithoutCancel(ctx)))
 	}
 	return k.withSecond(ctx, c, server, dir)
 }

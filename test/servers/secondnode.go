@@ -13,9 +13,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
+	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/vishvananda/netlink"
@@ -25,8 +24,8 @@ import (
 // SecondNode is a second node of a Kindred cluster: a process with a containerd of its own, in a network namespace that
 // is connected with this machine as another machine would be.
 type SecondNode struct {
-	// Binary is the program of test/secondnode, Kindred that of the cluster.
-	Binary, Kindred string
+	// Kindred is the program of the cluster.
+	Kindred string
 	// Env is added to the environment of this process.
 	Env []string
 
@@ -40,79 +39,21 @@ const (
 	secondName = "kindred-second"
 	// secondLink is the network of the two machines.
 	secondHost, secondAddress = "10.247.0.1/30", "10.247.0.2/30"
-	secondPods                = "10.246.0.0/24"
 )
 
-// BuildSecondNode builds the program in dir/bin. dir is the directory of this package.
-func BuildSecondNode(ctx context.Context, dir string) (string, error) {
-	binary, err := filepath.Abs(filepath.Join(dir, "bin", "secondnode"))
-	if err != nil {
-		return "", err
-	}
-	_, err = run(ctx, dir, "go", "build", "-buildvcs=false", "-ldflags", UpstreamStamp, "-o", binary, "github.com/kindred-project/kindred/test/secondnode")
-	return binary, err
-}
-
-// HostAddress returns the address of this machine that both nodes reach.
+// HostAddress returns the address of this machine that both nodes reach. The cluster's API must listen on it.
 func (*SecondNode) HostAddress() netip.Addr { return netip.MustParsePrefix(secondHost).Addr() }
 
 // Data returns the node's data directory.
 func (n *SecondNode) Data() string { return filepath.Join(n.dir, "data") }
 
-// Start starts the node of a running cluster, with its files in dir, and returns when it is ready.
-func (n *SecondNode) Start(ctx context.Context, cluster *Server, dir string) (err error) {
-	n.dir = dir
+// Connect creates the namespace and its link to this machine.
+func (n *SecondNode) Connect(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
+			err = errors.Join(fmt.Errorf("the network namespace of the second node: %w", err), n.Stop(context.WithoutCancel(ctx)))
 		}
 	}()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	if err := n.connect(); err != nil {
-		return fmt.Errorf("the network namespace of the second node: %w", err)
-	}
-	client, err := kubernetes.NewForConfig(cluster.Config)
-	if err != nil {
-		return err
-	}
-	server, err := endpointOf(ctx, client)
-	if err != nil {
-		return err
-	}
-	err = n.within(func() error {
-		n.process, err = launch("second node", filepath.Join(dir, "second-node.log"), n.Env, n.Binary,
-			"-cluster", cluster.Data, "-data-dir", n.Data(), "-server", server, "-name", secondName,
-			"-pod-cidr", secondPods, "-service-cidr", serviceCIDR)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return n.process.await(ctx, func(ctx context.Context) error {
-		if _, err := os.Stat(filepath.Join(n.Data(), "kindred.json")); err != nil {
-			return err // written when it has joined
-		}
-		return nodeReady(ctx, client, secondName)
-	})
-}
-
-// endpointOf returns the URL of the API at the address that pods use.
-func endpointOf(ctx context.Context, client kubernetes.Interface) (string, error) {
-	slice, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	if len(slice.Endpoints) == 0 || len(slice.Ports) == 0 {
-		return "", errors.New("the Service kubernetes has no endpoints")
-	}
-	return "https://" + net.JoinHostPort(slice.Endpoints[0].Addresses[0], strconv.Itoa(int(*slice.Ports[0].Port))), nil
-}
-
-// connect creates the namespace, its link to this machine, and the routes that a network of two machines has: each
-// reaches the other's pods.
-func (n *SecondNode) connect() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	here, err := netns.Get()
@@ -134,12 +75,44 @@ func (n *SecondNode) connect() error {
 	if err := addressed(secondName, secondHost); err != nil {
 		return err
 	}
-	if err := n.within(func() error {
-		return errors.Join(linkUp("lo"), addressed("eth0", secondAddress), routed("0.0.0.0/0", secondHost))
-	}); err != nil {
+	return n.within(func() error {
+		return errors.Join(linkUp("lo"), addressed("eth0", secondAddress), defaultRoute(secondHost))
+	})
+}
+
+// Start joins the node to a running cluster, with its files in dir, and returns when it is ready.
+func (n *SecondNode) Start(ctx context.Context, cluster *Server, dir string) (err error) {
+	n.dir = dir
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return routed(secondPods, secondAddress)
+	line, err := exec.CommandContext(ctx, n.Kindred, "token", "create", "--data-dir", cluster.Data).Output()
+	if err != nil {
+		return fmt.Errorf("kindred token create: %w", err)
+	}
+	args := append(strings.Fields(string(line))[1:], "--data-dir", n.Data(), "--node-name", secondName)
+	err = n.within(func() error {
+		n.process, err = launch("second node", filepath.Join(dir, "second-node.log"), n.Env, n.Kindred, args...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(cluster.Config)
+	if err != nil {
+		return err
+	}
+	return n.process.await(ctx, func(ctx context.Context) error {
+		if _, err := os.Stat(filepath.Join(n.Data(), "kindred.json")); err != nil {
+			return err // written when it has joined
+		}
+		return nodeReady(ctx, client, secondName)
+	})
 }
 
 // within runs a function in the namespace. Processes that it starts stay there.
@@ -178,14 +151,10 @@ func addressed(name, address string) error {
 	return errors.Join(netlink.AddrAdd(link, parsed), netlink.LinkSetUp(link))
 }
 
-// routed adds a route by way of an address.
-func routed(prefix, gateway string) error {
-	_, dst, err := net.ParseCIDR(prefix)
-	if err != nil {
-		return err
-	}
+// defaultRoute adds a route to everything by way of an address.
+func defaultRoute(gateway string) error {
 	via := netip.MustParsePrefix(gateway).Addr()
-	return netlink.RouteAdd(&netlink.Route{Dst: dst, Gw: net.IP(via.AsSlice())})
+	return netlink.RouteAdd(&netlink.Route{Gw: net.IP(via.AsSlice())})
 }
 
 // CheckRunning returns an error if the process has ended.

@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
 )
@@ -28,12 +29,15 @@ type approval struct {
 	applies     func(*request, *x509.CertificateRequest) bool
 	subresource string
 	message     string
+	// check, if set, is a further condition. It may also return why the request is denied.
+	check func(context.Context, *reconciler, *x509.CertificateRequest) (approve bool, denial string, err error)
 }
 
 // approvals holds the rules in the order in which they are tried.
 var approvals = []approval{
-	{ownClientCertificate, "selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."},
-	{nodeClientCertificate, "nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."},
+	{ownClientCertificate, "selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.", nil},
+	{nodeClientCertificate, "nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.", refuseKnownNode},
+	{ownServingCertificate, "selfnodeclient", "Auto approving kubelet serving certificate for the addresses of the node.", hasOwnNames},
 }
 
 // nodeClientCertificate reports whether the request is for a client certificate of a node.
@@ -64,11 +68,28 @@ func (r *reconciler) decide(ctx context.Context, found *request, now time.Time) 
 		if err != nil {
 			return 0, err
 		}
+		denial := ""
+		if allowed && a.check != nil {
+			if allowed, denial, err = a.check(ctx, r, wanted); err != nil {
+				return 0, err
+			}
+		}
+		if denial != "" {
+			found.Status.Conditions = append(found.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+				Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "AutoDenied", Message: denial,
+			})
+			return 0, owned.IgnoreStale(r.client.SubResource("approval").Update(ctx, found))
+		}
 		if allowed {
 			found.Status.Conditions = append(found.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 				Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: a.message,
 			})
-			return 0, owned.IgnoreStale(r.client.SubResource("approval").Update(ctx, found))
+			err := owned.IgnoreStale(r.client.SubResource("approval").Update(ctx, found))
+			if apierrors.IsForbidden(err) {
+				// The bootstrap role does not permit serving certificates. The first "kindred token create" does.
+				return again, nil
+			}
+			return 0, err
 		}
 	}
 	return again, nil

@@ -87,11 +87,15 @@ func newBench(t *testing.T, r request) *bench {
 	scheme := runtime.NewScheme()
 	must(t, certificatesv1.AddToScheme(scheme))
 	must(t, authorizationv1.AddToScheme(scheme))
+	must(t, corev1.AddToScheme(scheme))
 	r.Name, r.CreationTimestamp = "r", metav1.NewTime(start)
 	b := &bench{T: t, clock: testingclock.NewFakeClock(start), allowed: map[string]bool{}}
 	b.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(&r).WithStatusSubresource(&r).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
-			review := obj.(*authorizationv1.SubjectAccessReview)
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+			review, ok := obj.(*authorizationv1.SubjectAccessReview)
+			if !ok {
+				return c.Create(ctx, obj)
+			}
 			b.asked = append(b.asked, review.Spec)
 			review.Status.Allowed = b.allowed[review.Spec.ResourceAttributes.Subresource]
 			return nil

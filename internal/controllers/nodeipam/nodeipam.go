@@ -42,6 +42,10 @@ type Options struct {
 	Ranges []Range
 	// Services are the Service ranges, which no node gets.
 	Services []netip.Prefix
+	// Routed returns ranges that the server's machine routes elsewhere, which no node gets either.
+	Routed func() ([]netip.Prefix, error)
+	// Simulated is the label of nodes that need no range.
+	Simulated string
 }
 
 // Add returns the function that registers the controller. It watches nodes.
@@ -79,7 +83,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		delete(r.allocated, req.Name)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if len(node.Spec.PodCIDRs) > 0 || node.DeletionTimestamp != nil {
+	_, simulated := node.Labels[r.Simulated]
+	if len(node.Spec.PodCIDRs) > 0 || node.DeletionTimestamp != nil || simulated {
 		delete(r.allocated, req.Name)
 		return ctrl.Result{}, nil
 	}
@@ -120,7 +125,11 @@ func (r *reconciler) allocate(ctx context.Context, node *corev1.Node, ranges []n
 
 // taken returns the ranges that are not available.
 func (r *reconciler) taken(ctx context.Context) ([]netip.Prefix, error) {
-	taken := append([]netip.Prefix(nil), r.Services...)
+	taken, err := r.Routed()
+	if err != nil {
+		return nil, err
+	}
+	taken = append(taken, r.Services...)
 	for _, allocated := range r.allocated {
 		taken = append(taken, allocated.ranges...)
 	}

@@ -67,13 +67,20 @@ func node(name string, cidrs ...string) *corev1.Node {
 	return n
 }
 
+func simulatedNode() *corev1.Node {
+	n := node("simulated")
+	n.Labels = map[string]string{"simulated": ""}
+	return n
+}
+
 // TestNodesGetDifferentRanges uses a cache that lags behind the allocations.
 func TestNodesGetDifferentRanges(t *testing.T) {
 	ctx := context.Background()
-	w := controltest.New(t, node("own", "10.244.1.0/24"), node("a"), node("b"), node("c"), node("d"))
+	w := controltest.New(t, node("own", "10.244.1.0/24"), node("a"), node("b"), node("c"), node("d"), simulatedNode())
 	r := newReconciler(w.Env(), Options{
 		Ranges:   []Range{{CIDR: netip.MustParsePrefix("10.244.0.0/21")}, {CIDR: netip.MustParsePrefix("fd00::/48")}},
-		Services: prefixes("10.244.4.0/22"),
+		Services: prefixes("10.244.5.0/24", "10.244.6.0/23"),
+		Routed:   func() ([]netip.Prefix, error) { return prefixes("10.244.2.0/24"), nil }, Simulated: "simulated",
 	})
 	reconcile := func(name string) time.Duration {
 		result, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
@@ -81,7 +88,7 @@ func TestNodesGetDifferentRanges(t *testing.T) {
 		return result.RequeueAfter
 	}
 	for range 2 {
-		for _, name := range []string{"own", "a", "b", "c"} {
+		for _, name := range []string{"own", "simulated", "a", "b", "c"} {
 			reconcile(name)
 		}
 	}
@@ -103,9 +110,9 @@ func TestNodesGetDifferentRanges(t *testing.T) {
 	want := map[string]string{
 		"own": "10.244.1.0/24[10.244.1.0/24]",
 		"a":   "10.244.0.0/24[10.244.0.0/24 fd00::/64]",
-		"b":   "10.244.2.0/24[10.244.2.0/24 fd00:0:0:1::/64]",
-		"c":   "10.244.3.0/24[10.244.3.0/24 fd00:0:0:2::/64]",
-		"d":   "[]",
+		"b":   "10.244.3.0/24[10.244.3.0/24 fd00:0:0:1::/64]",
+		"c":   "10.244.4.0/24[10.244.4.0/24 fd00:0:0:2::/64]",
+		"d":   "[]", "simulated": "[]",
 	}
 	if diff := cmp.Diff(want, ranges()); diff != "" {
 		t.Fatalf("ranges (-want +got):\n%s", diff)

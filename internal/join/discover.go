@@ -1,0 +1,146 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package join
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
+	bootstrap "k8s.io/cluster-bootstrap/token/api"
+	"k8s.io/cluster-bootstrap/token/jws"
+	"k8s.io/cluster-bootstrap/util/tokens"
+	"k8s.io/utils/clock"
+)
+
+// maxSkew is how much the clocks of two machines may differ. Certificates are valid from five minutes before they are signed.
+const maxSkew = 5 * time.Minute
+
+// hashPrefix begins the hash of an authority's key.
+const hashPrefix = "sha256:"
+
+// Invitation is what a machine must know to join a cluster.
+type Invitation struct {
+	// Server is the URL of the API, Token a bootstrap token.
+	Server, Token string
+	// Hash is that of the key of the cluster's authority, as [HashOf] returns it.
+	Hash string
+}
+
+// HashOf returns the hash of the public key of an authority, in kubeadm's form: sha256: and hexadecimal digits.
+func HashOf(authority *x509.Certificate) string {
+	sum := sha256.Sum256(authority.RawSubjectPublicKeyInfo)
+	return hashPrefix + hex.EncodeToString(sum[:])
+}
+
+// Discover returns the certificates of the cluster's authority, in PEM. It trusts the server only if the ConfigMap cluster-info
+// is signed with the token, and the hash is that of an authority in it (kubeadm's token-based discovery with pinning).
+func Discover(ctx context.Context, i Invitation, clock clock.PassiveClock) (ca []byte, err error) {
+	id, secret, err := tokens.ParseToken(i.Token)
+	if err != nil {
+		return nil, fmt.Errorf("the token: %w", err)
+	}
+	served := &dated{clock: clock}
+	config := &rest.Config{Host: i.Server, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, WrapTransport: served.wrap}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	info, err := client.CoreV1().ConfigMaps(metav1.NamespacePublic).Get(ctx, bootstrap.ConfigMapClusterInfo, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return nil, fmt.Errorf("the cluster at %s admits no machines; run \"kindred token create\" there: %w", i.Server, err)
+	case err != nil:
+		return nil, fmt.Errorf("read the cluster's authority from %s: %w", i.Server, err)
+	}
+	if ca, err = authority(info, id, secret, i.Hash); err != nil {
+		return nil, err
+	}
+	return ca, served.check()
+}
+
+// authority returns the authority that a cluster-info has, if it can be trusted.
+func authority(info *corev1.ConfigMap, id, secret, hash string) ([]byte, error) {
+	content := info.Data[bootstrap.KubeConfigKey]
+	signature := info.Data[bootstrap.JWSSignatureKeyPrefix+id]
+	if signature == "" {
+		return nil, errors.New("the cluster does not know the token, or it has expired; \"kindred token create\" there makes a new one")
+	}
+	if !jws.DetachedTokenIsValid(signature, content, id, secret) {
+		return nil, errors.New("the token is wrong, or the server is not of its cluster: the signature of the cluster's authority does not match")
+	}
+	config, err := clientcmd.Load([]byte(content))
+	if err != nil {
+		return nil, fmt.Errorf("cluster-info: %w", err)
+	}
+	for _, cluster := range config.Clusters {
+		if err := verify(cluster.CertificateAuthorityData, hash); err != nil {
+			return nil, err
+		}
+		return cluster.CertificateAuthorityData, nil
+	}
+	return nil, errors.New("cluster-info has no cluster")
+}
+
+// verify returns an error unless one of the certificates has the hash.
+func verify(ca []byte, hash string) error {
+	certificates, err := cert.ParseCertsPEM(ca)
+	if err != nil {
+		return fmt.Errorf("the cluster's authority: %w", err)
+	}
+	for _, c := range certificates {
+		if subtle.ConstantTimeCompare([]byte(HashOf(c)), []byte(hash)) == 1 {
+			return nil
+		}
+	}
+	return fmt.Errorf("the cluster's authority has the hash %s, not %s: this is another cluster, or somebody is in between", HashOf(certificates[0]), hash)
+}
+
+// dated notes how far this machine's clock is from that of a server, by the Date of its responses (RFC 9110).
+type dated struct {
+	clock clock.PassiveClock
+	skew  time.Duration
+}
+
+func (d *dated) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+			d.skew = d.clock.Since(date)
+		}
+		return response, nil
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// check returns an error if certificates of the server would not be valid here.
+func (d *dated) check() error {
+	if d.skew.Abs() <= maxSkew {
+		return nil
+	}
+	direction := "ahead of"
+	if d.skew < 0 {
+		direction = "behind"
+	}
+	return fmt.Errorf("this machine's clock is %v %s the server's: its certificates would not be valid here; set the clock", d.skew.Abs().Round(time.Second), direction)
+}

@@ -1,0 +1,148 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"maps"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kindred-project/kindred/internal/dump"
+)
+
+const (
+	// podRouteProtocol marks the routes of this file; see /etc/iproute2/rt_protos.
+	podRouteProtocol = 76
+	// podRouteMetric is the least metric of these routes. Each cluster on the machine has a metric of its own, by which it knows
+	// its routes.
+	podRouteMetric = 1 << 16
+)
+
+// podRoutes are routes to the pods of other nodes that share a link with this machine, by way of these nodes.
+type podRoutes struct {
+	// metric is that of this cluster's routes.
+	metric int
+	// wanted are the addresses of nodes by the ranges of their pods.
+	wanted map[netip.Prefix]netip.Addr
+	// apart are ranges of nodes that share no link with this machine.
+	apart map[netip.Prefix]netip.Addr
+}
+
+// newPodRoutes returns the routes of the cluster with a bridge.
+func newPodRoutes(bridge string) podRoutes {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(bridge)) // which cannot fail
+	return podRoutes{metric: podRouteMetric + int(hash.Sum32()&(podRouteMetric-1))}
+}
+
+// set replaces the wanted routes.
+func (r *podRoutes) set(wanted map[netip.Prefix]netip.Addr) { r.wanted = wanted }
+
+// ensure adds the wanted routes that are missing, and removes those that are not wanted. It reports whether one that the kernel had
+// is missing.
+func (r *podRoutes) ensure() (restored bool, err error) {
+	present, err := r.present()
+	if err != nil {
+		return false, err
+	}
+	var errs []error
+	for prefix, route := range present {
+		if r.wanted[prefix] != gateway(route) {
+			errs = append(errs, remove(route))
+			delete(present, prefix)
+		}
+	}
+	apart := map[netip.Prefix]netip.Addr{}
+	for prefix, via := range r.wanted {
+		if _, ok := present[prefix]; ok {
+			continue
+		}
+		shared, err := isShared(via)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("the route to pods in %s: %w", prefix, err))
+		case !shared:
+			apart[prefix] = via
+		default:
+			errs = append(errs, r.add(prefix, via))
+			restored = true
+		}
+	}
+	if len(apart) > 0 && !maps.Equal(apart, r.apart) {
+		errs = append(errs, fmt.Errorf("nodes with pods in %v share no link with this machine, so that their pods cannot be reached", apart))
+	}
+	r.apart = apart
+	return restored, errors.Join(errs...)
+}
+
+// present returns this cluster's routes.
+func (r *podRoutes) present() (map[netip.Prefix]*netlink.Route, error) {
+	all, err := dump.Whole(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: podRouteProtocol}, netlink.RT_FILTER_PROTOCOL)
+	})
+	if err != nil {
+		return nil, err
+	}
+	own := map[netip.Prefix]*netlink.Route{}
+	for i := range all {
+		if all[i].Priority == r.metric && all[i].Dst != nil {
+			own[prefixOf(all[i].Dst)] = &all[i]
+		}
+	}
+	return own, nil
+}
+
+func (r *podRoutes) add(prefix netip.Prefix, via netip.Addr) error {
+	route := &netlink.Route{Dst: ipNet(prefix), Gw: net.IP(via.AsSlice()), Protocol: podRouteProtocol, Priority: r.metric}
+	if err := netlink.RouteAdd(route); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("the route to pods in %s by way of %s: %w", prefix, via, err)
+	}
+	return nil
+}
+
+// removeAll removes the routes of this cluster.
+func (r *podRoutes) removeAll() error {
+	r.wanted = nil
+	_, err := r.ensure()
+	return err
+}
+
+func remove(route *netlink.Route) error {
+	if err := netlink.RouteDel(route); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("removing the route to %s: %w", route.Dst, err)
+	}
+	return nil
+}
+
+func gateway(route *netlink.Route) netip.Addr {
+	via, _ := netip.AddrFromSlice(route.Gw)
+	return via.Unmap()
+}
+
+func prefixOf(n *net.IPNet) netip.Prefix {
+	address, _ := netip.AddrFromSlice(n.IP)
+	bits, _ := n.Mask.Size()
+	return netip.PrefixFrom(address.Unmap(), bits)
+}
+
+// isShared reports whether this machine reaches an address without a gateway.
+func isShared(address netip.Addr) (bool, error) {
+	routes, err := netlink.RouteGet(net.IP(address.AsSlice()))
+	if err != nil {
+		return false, err
+	}
+	for _, route := range routes {
+		if route.Gw != nil || route.Type == unix.RTN_LOCAL {
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,94 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kindred
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/cluster"
+	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/join"
+)
+
+// JoinOptions configure a node of a cluster that runs elsewhere. DataDir is required; so are Server, Token and CAHash, unless this
+// machine has joined before with the data directory.
+type JoinOptions struct {
+	// Server is the URL of the cluster's API, such as https://10.0.0.1:6443.
+	Server string
+	// Token is a bootstrap token of the cluster, and CAHash the hash of the key of its authority, sha256: and 64 hexadecimal
+	// digits. "kindred token create" and "kubeadm token create --print-join-command" print them.
+	Token, CAHash string
+	// NodeIP is as in Options; by default it is the address from which this machine reaches the server.
+	NodeIP string
+	// NodeName is the name of the node; by default that with which it has joined, or the host name.
+	NodeName string
+	// DataDir, KubeletDir, KubeletConfig, KubeletConfigDir and ContainerRuntimeEndpoint are as in Options.
+	DataDir, KubeletDir, KubeletConfig, KubeletConfigDir, ContainerRuntimeEndpoint string
+	// Flags is as in Options.
+	Flags map[string]string
+	// Version, Clock, Progress and Notice are as in Options.
+	Version  string
+	Clock    clock.WithTicker
+	Progress func(step string, took time.Duration)
+	Notice   func(line string)
+}
+
+// JoinNode makes this machine a node of a cluster that runs elsewhere, and returns when the node is ready. The cluster may be
+// Kindred's or one that kubeadm has set up.
+func JoinNode(ctx context.Context, options JoinOptions) (*Node, error) {
+	invitation, err := options.invitation()
+	if err != nil {
+		return nil, err
+	}
+	if options.NodeName == "" {
+		if options.NodeName, err = joinedAs(options.DataDir); err != nil {
+			return nil, err
+		}
+	}
+	config, err := Options{
+		DataDir: options.DataDir, NodeName: options.NodeName, KubeletDir: options.KubeletDir, KubeletConfig: options.KubeletConfig, KubeletConfigDir: options.KubeletConfigDir, NodeIP: options.NodeIP,
+		ContainerRuntimeEndpoint: options.ContainerRuntimeEndpoint, Flags: options.Flags, NoDNS: true,
+		Version: options.Version, Clock: options.Clock, Progress: options.Progress, Notice: options.Notice,
+	}.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	running, err := cluster.JoinNode(ctx, config, invitation)
+	if err != nil {
+		return nil, err
+	}
+	return &Node{running}, nil
+}
+
+// joinedAs returns the name with which this machine has joined a cluster; "" if it has not.
+func joinedAs(dataDir string) (string, error) {
+	layout, err := datadir.New(dataDir)
+	if err != nil {
+		return "", invalid("%v", err)
+	}
+	member, err := join.ReadMembership(layout.Membership())
+	return member.Node, err
+}
+
+// invitation returns what the options say about the cluster; an empty one if they say nothing.
+func (o JoinOptions) invitation() (join.Invitation, error) {
+	i := join.Invitation{Server: strings.TrimSuffix(o.Server, "/"), Token: o.Token, Hash: o.CAHash}
+	if i.Server != "" {
+		if u, err := url.Parse(i.Server); err != nil || u.Scheme != "https" || u.Host == "" {
+			return i, invalid("server %q is not a URL such as https://10.0.0.1:6443", i.Server)
+		}
+	}
+	switch {
+	case (i.Token == "") != (i.Hash == ""):
+		return i, invalid("a token and the hash of the cluster's authority are needed together, and only one of them is given")
+	case i.Token != "" && i.Server == "":
+		return i, invalid("a token is given, but no server")
+	}
+	return i, nil
+}
