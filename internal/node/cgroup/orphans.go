@@ -46,6 +46,29 @@ func (m *Manager) Pods() ([]types.UID, error) {
 	return pods, nil
 }
 
+// Kill kills the processes in the cgroup of one of a pod's containers. The runtime makes it in the pod's, with the container's ID in
+// its name.
+func (m *Manager) Kill(uid types.UID, container string) error {
+	if m.tree == nil || container == "" {
+		return nil
+	}
+	var errs []error
+	for _, class := range []v1.PodQOSClass{v1.PodQOSGuaranteed, v1.PodQOSBurstable, v1.PodQOSBestEffort} {
+		for _, dir := range m.tree.dirs(m.path(class, uid)) {
+			children, err := os.ReadDir(dir)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+			for _, child := range children {
+				if child.IsDir() && strings.Contains(child.Name(), container) {
+					errs = append(errs, killTree(filepath.Join(dir, child.Name())))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Destroy kills all processes in a pod's cgroup and removes it. It fails while a killed process has not ended.
 func (m *Manager) Destroy(uid types.UID) error {
 	if m.tree == nil {

@@ -4,6 +4,7 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -74,6 +75,46 @@ func TestDestroyKills(t *testing.T) {
 
 // TestDestroyInKernel: a real cgroup with a process in its child is removed.
 func TestDestroyInKernel(t *testing.T) {
+	m, process := inKernel(t)
+	_ = m.Destroy("u")
+	_ = process.Wait()
+	if err := m.Destroy("u"); err != nil { // the next sweep
+		t.Error(err)
+	}
+	if pods, err := m.Pods(); len(pods) > 0 || err != nil {
+		t.Errorf("pods %v, %v are left", pods, err)
+	}
+}
+
+// TestKillInKernel: only the processes of the container are killed.
+func TestKillInKernel(t *testing.T) {
+	m, process := inKernel(t)
+	ended := make(chan error, 1)
+	go func() { ended <- process.Wait() }()
+	if err := errors.Join(m.Kill("u", "other"), m.Kill("v", "child"), m.Kill("u", "")); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-ended:
+		t.Fatal("the process of another container was killed")
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := m.Kill("u", "child"); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the process still runs")
+	}
+	if err := m.Destroy("u"); err != nil {
+		t.Error(err)
+	}
+}
+
+// inKernel returns a manager of real cgroups, with a pod u, and a process in the pod's cgroup "child".
+func inKernel(t *testing.T) (*Manager, *exec.Cmd) {
+	t.Helper()
 	parent := fmt.Sprintf("/kindred-test-%d", os.Getpid())
 	m := newIn("/sys/fs/cgroup", parent)
 	if m.tree == nil {
@@ -100,12 +141,5 @@ func TestDestroyInKernel(t *testing.T) {
 			}
 		}
 	}
-	_ = m.Destroy("u")
-	_ = process.Wait()
-	if err := m.Destroy("u"); err != nil { // the next sweep
-		t.Error(err)
-	}
-	if pods, err := m.Pods(); len(pods) > 0 || err != nil {
-		t.Errorf("pods %v, %v are left", pods, err)
-	}
+	return m, process
 }

@@ -257,8 +257,9 @@ func (n fakeNode) Run(ctx context.Context, _ *v1.Pod, _ *v1.Container, _ string,
 	return n.hook(ctx)
 }
 
-func (n fakeNode) Ensure(*v1.Pod) (string, error) { return "/pods/u", n.note("Ensure") }
-func (n fakeNode) Grow(*v1.Pod) (string, error)   { return "/pods/u", n.note("Grow") }
+func (n fakeNode) Ensure(*v1.Pod) (string, error)    { return "/pods/u", n.note("Ensure") }
+func (n fakeNode) Kill(_ types.UID, id string) error { return n.note("Kill " + id) }
+func (n fakeNode) Grow(*v1.Pod) (string, error)      { return "/pods/u", n.note("Grow") }
 func (n fakeNode) Memory(*v1.Pod) (uint64, int64, error) {
 	return n.podMemory.used, n.podMemory.limit, n.fail["Memory"]
 }

@@ -259,6 +259,8 @@ type Cgroups interface {
 	// Memory returns how much memory the pod's containers use together, and the limit of the pod's cgroup. The limit is
 	// negative if there is none, and 0 if the node has no pod-level cgroups.
 	Memory(pod *v1.Pod) (used uint64, limit int64, err error)
+	// Kill kills the processes of one of the pod's containers, by the runtime's ID.
+	Kill(uid types.UID, container string) error
 	// Remove removes the pod's cgroup. A missing one is not an error.
 	Remove(uid types.UID) error
 }

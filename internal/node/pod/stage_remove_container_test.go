@@ -6,9 +6,12 @@ package pod
 import (
 	"errors"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 func TestRemoveContainer(t *testing.T) {
@@ -26,6 +29,12 @@ func TestRemoveContainer(t *testing.T) {
 	if diff := cmp.Diff([]string{"Warning FailedKillPod error killing pod: busy"}, s.takeEvents()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
+	s.cri.fail["RemoveContainer"] = status.Error(codes.FailedPrecondition, "cannot delete running task")
+	s.failTeardown(Action{Kind: RemoveContainer, Container: "c", ID: "c-0"})
+	if calls := s.cri.took(); !slices.Contains(calls, "Kill c-0") {
+		t.Errorf("calls %v, want one that kills the processes", calls)
+	}
+	s.takeEvents()
 	delete(s.cri.fail, "RemoveContainer")
 	for range 2 {
 		s.do(Action{Kind: RemoveContainer, Container: "c", ID: "c-0"})
