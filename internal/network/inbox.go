@@ -17,7 +17,7 @@ type changes struct {
 	hostPorts map[string]bool
 	// surroundings is set when the node or the ranges of Services changed.
 	surroundings bool
-	// nodes is set when other nodes changed.
+	// nodes is set when nodes changed.
 	nodes bool
 	// policies are the changes of objects that NetworkPolicies depend on, in order.
 	policies []func(*policy.Compiler)
@@ -53,7 +53,7 @@ func (i inbox) surroundings() {
 	i.note(func(c *changes) { c.surroundings = true })
 }
 
-// nodes notes that other nodes may have changed: which of them can announce addresses, and the ranges of their pods.
+// nodes notes that nodes may have changed: which of them can announce addresses, and the ranges of their pods.
 func (i inbox) nodes() { i.note(func(c *changes) { c.nodes = true }) }
 
 func (i inbox) policy(change func(*policy.Compiler)) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 )
@@ -28,6 +29,7 @@ func (n *Network) connectPods(ctx context.Context, changed bool) {
 		return
 	}
 	peers := n.podsElsewhere()
+	n.podRoutes.tunnel = n.tunnel()
 	n.podRoutes.set(reachable(peers))
 	_, err := n.podRoutes.ensure()
 	n.unmended.log("the routes to pods of other nodes", err)
@@ -59,6 +61,25 @@ func (n *Network) podsElsewhere() map[netip.Prefix]netip.Addr {
 		}
 	}
 	return all
+}
+
+// tunnel returns the tunnel of this node; one that reaches nobody as long as the cluster or the node's address is not known.
+func (n *Network) tunnel() tunnel {
+	unknown := tunnel{link: tunnelLink(n.rules.Bridge)}
+	cluster, err := n.options.Informers.Core().V1().Namespaces().Lister().Get(metav1.NamespaceSystem)
+	if err != nil {
+		return unknown
+	}
+	node, err := n.options.Informers.Core().V1().Nodes().Lister().Get(n.options.Node)
+	if err != nil {
+		return unknown
+	}
+	underlay := machineAddress(node, n.rules.PodRanges, true)
+	own := slices.IndexFunc(n.rules.PodRanges, func(p netip.Prefix) bool { return p.Addr().Is4() })
+	if own < 0 || !underlay.IsValid() {
+		return unknown
+	}
+	return tunnel{link: tunnelLink(n.rules.Bridge), id: tunnelID(cluster.UID), own: n.rules.PodRanges[own], underlay: underlay}
 }
 
 // reachable returns the routes whose address is known.

@@ -26,61 +26,113 @@ const (
 	podRouteMetric = 1 << 16
 )
 
-// podRoutes are routes to the pods of other nodes that share a link with this machine, by way of these nodes.
+// podRoutes are routes to the pods of other nodes: by way of nodes that share a link with this machine, and through a tunnel to
+// those behind routers.
 type podRoutes struct {
 	// metric is that of this cluster's routes.
 	metric int
 	// wanted are the addresses of nodes by the ranges of their pods.
 	wanted map[netip.Prefix]netip.Addr
-	// apart are ranges of nodes that share no link with this machine.
+	// tunnel leads to nodes behind routers, once this node's address is known.
+	tunnel tunnel
+	// apart are ranges of nodes that neither leads to.
 	apart map[netip.Prefix]netip.Addr
+	// none is set if nothing is wanted, and nothing is left.
+	none bool
 }
 
 // newPodRoutes returns the routes of the cluster with a bridge.
 func newPodRoutes(bridge string) podRoutes {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(bridge)) // which cannot fail
-	return podRoutes{metric: podRouteMetric + int(hash.Sum32()&(podRouteMetric-1))}
+	return podRoutes{metric: podRouteMetric + int(hash.Sum32()&(podRouteMetric-1)), tunnel: tunnel{link: tunnelLink(bridge)}}
 }
 
 // set replaces the wanted routes.
 func (r *podRoutes) set(wanted map[netip.Prefix]netip.Addr) { r.wanted = wanted }
 
-// ensure adds the wanted routes that are missing, and removes those that are not wanted. It reports whether one that the kernel had
-// is missing.
+// ensure adds the wanted routes that are missing, with the tunnel if one needs it, and removes those that are not wanted. It reports
+// whether one was missing.
 func (r *podRoutes) ensure() (restored bool, err error) {
+	if r.none && len(r.wanted) == 0 {
+		return false, nil
+	}
+	defer func() { r.none = err == nil && len(r.wanted) == 0 }()
 	present, err := r.present()
 	if err != nil {
 		return false, err
 	}
 	var errs []error
 	for prefix, route := range present {
-		if r.wanted[prefix] != gateway(route) {
+		via, wanted := r.wanted[prefix]
+		if !wanted || gateway(route) != via && !r.tunnel.carries(route, prefix) {
 			errs = append(errs, remove(route))
 			delete(present, prefix)
 		}
 	}
-	apart := map[netip.Prefix]netip.Addr{}
+	tunnelled, apart := map[netip.Prefix]netip.Addr{}, map[netip.Prefix]netip.Addr{}
 	for prefix, via := range r.wanted {
-		if _, ok := present[prefix]; ok {
+		if route, ok := present[prefix]; ok {
+			if r.tunnel.carries(route, prefix) {
+				tunnelled[prefix] = via
+			}
 			continue
 		}
 		shared, err := isShared(via)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("the route to pods in %s: %w", prefix, err))
-		case !shared:
-			apart[prefix] = via
-		default:
+		case shared:
 			errs = append(errs, r.add(prefix, via))
 			restored = true
+		case r.tunnel.reaches(prefix, via):
+			tunnelled[prefix] = via
+		default:
+			apart[prefix] = via
 		}
 	}
+	was, err := r.ensureTunnelled(tunnelled)
+	errs = append(errs, err)
 	if len(apart) > 0 && !maps.Equal(apart, r.apart) {
 		errs = append(errs, fmt.Errorf("nodes with pods in %v share no link with this machine, so that their pods cannot be reached", apart))
 	}
 	r.apart = apart
+	return restored || was, errors.Join(errs...)
+}
+
+// ensureTunnelled restores the tunnel to nodes and the routes to their pods; it removes the tunnel if no node needs it.
+func (r *podRoutes) ensureTunnelled(nodes map[netip.Prefix]netip.Addr) (restored bool, err error) {
+	if len(nodes) == 0 {
+		return false, r.tunnel.remove()
+	}
+	link, restored, err := r.tunnel.ensure()
+	if err != nil {
+		return false, err
+	}
+	errs := []error{r.tunnel.connect(link, nodes)}
+	present, err := r.present()
+	if err != nil {
+		return false, err
+	}
+	for prefix := range nodes {
+		if present[prefix] == nil {
+			errs = append(errs, r.addTunnelled(prefix, link))
+			restored = true
+		}
+	}
 	return restored, errors.Join(errs...)
+}
+
+// addTunnelled adds a route through the tunnel, to the end on the node with the range.
+func (r *podRoutes) addTunnelled(prefix netip.Prefix, link netlink.Link) error {
+	route := &netlink.Route{
+		Dst: ipNet(prefix), Gw: net.IP(prefix.Masked().Addr().AsSlice()), LinkIndex: link.Attrs().Index, Flags: int(netlink.FLAG_ONLINK),
+		Protocol: podRouteProtocol, Priority: r.metric,
+	}
+	if err := netlink.RouteAdd(route); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("the route to pods in %s through %s: %w", prefix, r.tunnel.link, err)
+	}
+	return nil
 }
 
 // present returns this cluster's routes.
@@ -108,7 +160,7 @@ func (r *podRoutes) add(prefix netip.Prefix, via netip.Addr) error {
 	return nil
 }
 
-// removeAll removes the routes of this cluster.
+// removeAll removes the routes of this cluster, and its tunnel.
 func (r *podRoutes) removeAll() error {
 	r.wanted = nil
 	_, err := r.ensure()

@@ -31,10 +31,9 @@ func (n *Network) register() error {
 		}),
 		n.watch(endpointSlices, func(o any) { n.inbox.service(serviceOf(o.(*discoveryv1.EndpointSlice))) }),
 		n.watch(f.Core().V1().Nodes().Informer(), func(o any) {
+			n.inbox.nodes()
 			if o.(*v1.Node).Name == n.options.Node {
 				n.inbox.surroundings()
-			} else {
-				n.inbox.nodes()
 			}
 		}),
 		n.watch(f.Networking().V1().ServiceCIDRs().Informer(), func(any) { n.inbox.surroundings() }),

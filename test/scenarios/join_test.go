@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -23,20 +24,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The link between this machine, which runs the server, and the second one, and the names of both ends.
-const (
-	joinHost, joinSecond = "10.247.9.1", "10.247.9.2"
-	joinLink             = "kindred-join"
-	secondNode           = "second"
-)
+// secondNode is the name of the node on the second machine.
+const secondNode = "second"
 
 // secondMachine is a network namespace that is connected with this machine as another machine would be, and a data directory.
 type secondMachine struct {
 	t   *testing.T
 	dir string
+	// namespace is the name of its network namespace, address its address, and host that of this machine for it.
+	namespace, address, host string
 }
 
-func newSecondMachine(t *testing.T) *secondMachine {
+// namespace creates a network namespace with its loopback up.
+func namespace(t *testing.T, name string) netns.NsHandle {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -45,38 +45,84 @@ func newSecondMachine(t *testing.T) *secondMachine {
 		t.Fatal(err)
 	}
 	defer here.Close()
-	there, err := netns.NewNamed(joinLink)
-	if err := errors.Join(err, netns.Set(here)); err != nil {
+	there, err := netns.NewNamed(name)
+	if err := errors.Join(err, os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644), netns.Set(here)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(there.Close(), netns.DeleteNamed(joinLink)); err != nil {
+		if err := errors.Join(there.Close(), netns.DeleteNamed(name)); err != nil {
 			t.Error(err)
 		}
 	})
+	return there
+}
+
+// linked connects two namespaces: it creates an interface with an address in each. -1 is this machine's own namespace.
+func linked(t *testing.T, name string, one, other netns.NsHandle, address, otherAddress string) {
+	t.Helper()
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name = joinLink
-	link := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(there))}
-	if err := netlink.LinkAdd(link); err != nil {
-		t.Fatal(err)
+	attrs.Name = name
+	if one >= 0 {
+		attrs.Namespace = netlink.NsFd(int(one))
 	}
-	t.Cleanup(func() { _ = netlink.LinkDel(link) }) // which went with the namespace, perhaps
-	inside, err := netlink.NewHandleAt(there)
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(other))}); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	for _, end := range []struct {
+		in            netns.NsHandle
+		name, address string
+	}{{one, name, address}, {other, "eth0", otherAddress}, {other, "lo", ""}} {
+		if err := bringUp(handleAt(t, end.in), end.name, end.address); err != nil {
+			t.Fatalf("%s: %v", end.name, err)
+		}
+	}
+}
+
+func handleAt(t *testing.T, in netns.NsHandle) *netlink.Handle {
+	t.Helper()
+	if in < 0 {
+		return &netlink.Handle{}
+	}
+	handle, err := netlink.NewHandleAt(in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer inside.Close()
-	outside := &netlink.Handle{}
-	for name, at := range map[string]*netlink.Handle{"lo": inside, "eth0": inside, joinLink: outside} {
-		address := map[string]string{"eth0": joinSecond + "/30", joinLink: joinHost + "/30"}[name]
-		if err := bringUp(at, name, address); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-	}
-	if err := inside.RouteAdd(&netlink.Route{Gw: net.ParseIP(joinHost)}); err != nil {
+	t.Cleanup(handle.Close)
+	return handle
+}
+
+// newSecondMachine creates a machine that shares a link with this one.
+func newSecondMachine(t *testing.T) *secondMachine {
+	t.Helper()
+	m := &secondMachine{t: t, dir: filepath.Join(t.TempDir(), "data"), namespace: "kindred-join", host: "10.247.9.1", address: "10.247.9.2"}
+	there := namespace(t, m.namespace)
+	linked(t, m.namespace, -1, there, m.host+"/30", m.address+"/30")
+	route(t, there, "0.0.0.0/0", m.host)
+	return m
+}
+
+// newRoutedMachine creates a machine behind a router.
+func newRoutedMachine(t *testing.T) *secondMachine {
+	t.Helper()
+	m := &secondMachine{t: t, dir: filepath.Join(t.TempDir(), "data"), namespace: "kindred-behind", host: "10.247.9.5", address: "10.247.9.10"}
+	router, there := namespace(t, "kindred-router"), namespace(t, m.namespace)
+	linked(t, "kindred-router", -1, router, m.host+"/30", "10.247.9.6/30")
+	linked(t, "behind", router, there, "10.247.9.9/30", m.address+"/30")
+	route(t, -1, "10.247.9.8/30", "10.247.9.6")
+	route(t, there, "0.0.0.0/0", "10.247.9.9")
+	return m
+}
+
+// route adds a route by way of an address.
+func route(t *testing.T, in netns.NsHandle, to, gateway string) {
+	t.Helper()
+	_, prefix, err := net.ParseCIDR(to)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return &secondMachine{t, filepath.Join(t.TempDir(), "data")}
+	if err := handleAt(t, in).RouteAdd(&netlink.Route{Dst: prefix, Gw: net.ParseIP(gateway)}); err != nil {
+		t.Fatalf("route to %s: %v", to, err)
+	}
 }
 
 func bringUp(at *netlink.Handle, name, address string) error {
@@ -98,7 +144,7 @@ func bringUp(at *netlink.Handle, name, address string) error {
 
 // command returns a command line of kindred on the machine.
 func (m *secondMachine) command(args ...string) *exec.Cmd {
-	return exec.Command("nsenter", append([]string{"--net=/run/netns/" + joinLink, binary, "--data-dir", m.dir}, args...)...)
+	return exec.Command("nsenter", append([]string{"--net=/run/netns/" + m.namespace, binary, "--data-dir", m.dir}, args...)...)
 }
 
 func (m *secondMachine) run(args ...string) result { return runCommand(m.command(args...), "") }
@@ -155,32 +201,17 @@ func TestJoin(t *testing.T) {
 		t.Skip("two machines cannot share one runtime")
 	}
 	second := newSecondMachine(t)
-	c := ownClusterWithNode(t, "--bind-address", joinHost, "--node-name", "first")
-	t.Cleanup(func() { // before the namespace goes
-		if r := second.run("reset"); r.code != 0 {
-			t.Errorf("reset of the second machine: %s", r.err)
-		}
-	})
+	c := ownClusterWithNode(t, "--bind-address", second.host, "--node-name", "first")
+	second.resetAfterwards()
 	s := newSession(t, c)
-	r := c.run("token", "create", "--description", "the second machine")
-	line := strings.Fields(r.out)
-	if r.code != 0 || len(line) != 7 || line[0] != "kindred" || line[1] != "join" {
-		t.Fatalf("token create: %d, %q, %s", r.code, r.out, r.err)
-	}
-	invitation := line[2:]
+	invitation := s.invitation()
 	s.refusesOthers(second, invitation)
 	joined := second.join(append(slices.Clone(invitation), "--node-name", secondNode)...)
-	s.isNode(joinSecond)
+	s.isNode(second.address)
 	s.refusesTakenName(second, invitation)
-	file, err := archive()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := second.run("image", "load", file); r.code != 0 {
-		t.Fatal(r.err)
-	}
+	second.loadImages()
 	s.connects()
-	s.mendsRoutes()
+	s.mendsRoutes(second.address)
 
 	if err := joined.cmd.Process.Kill(); err != nil { // nsenter has become kindred
 		t.Fatal(err)
@@ -204,11 +235,92 @@ func TestJoin(t *testing.T) {
 	}
 	s.gone("node", secondNode)
 	s.within(20*time.Second, "the routes to the machine that left are gone", func() error {
-		if routes := routesBy(t, joinSecond); len(routes) > 0 {
+		if routes := routesBy(t, second.address); len(routes) > 0 {
 			return fmt.Errorf("%v", routes)
 		}
 		return nil
 	})
+}
+
+// TestJoinBehindARouter: pods of machines that share no link reach each other through a tunnel, which comes back if it is removed.
+func TestJoinBehindARouter(t *testing.T) {
+	needContainers(t)
+	if userRuntime != "" {
+		t.Skip("two machines cannot share one runtime")
+	}
+	second := newRoutedMachine(t)
+	c := ownClusterWithNode(t, "--bind-address", second.host, "--node-name", "first")
+	second.resetAfterwards()
+	s := newSession(t, c)
+	second.join(append(s.invitation(), "--node-name", secondNode)...)
+	s.isNode(second.address)
+	second.loadImages()
+	s.connects()
+	tunnels := func() (found []netlink.Link) {
+		t.Helper()
+		links, err := netlink.LinkList()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range links {
+			if vxlan, ok := link.(*netlink.Vxlan); ok && vxlan.SrcAddr.String() == second.host {
+				found = append(found, link)
+			}
+		}
+		return found
+	}
+	for _, link := range tunnels() {
+		if err := netlink.LinkDel(link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.within(5*time.Second, "the tunnel is back", func() error {
+		if len(tunnels()) != 1 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	s.reaches("on-first", s.pod("on-second").Status.PodIP+":8080", "on-second")
+	if r := second.run("leave", "--force"); r.code != 0 {
+		t.Errorf("leave: %d, %q, %q", r.code, r.out, r.err)
+	}
+	s.within(20*time.Second, "the tunnel is gone", func() error {
+		if left := tunnels(); len(left) > 0 {
+			return fmt.Errorf("%v", left)
+		}
+		return nil
+	})
+}
+
+// invitation returns the arguments of "kindred join" that "kindred token create" prints.
+func (s *session) invitation() []string {
+	s.Helper()
+	r := s.cluster.run("token", "create", "--description", "the second machine")
+	line := strings.Fields(r.out)
+	if r.code != 0 || len(line) != 7 || line[0] != "kindred" || line[1] != "join" {
+		s.Fatalf("token create: %d, %q, %s", r.code, r.out, r.err)
+	}
+	return line[2:]
+}
+
+// resetAfterwards resets the machine before its namespace goes.
+func (m *secondMachine) resetAfterwards() {
+	m.t.Cleanup(func() {
+		if r := m.run("reset"); r.code != 0 {
+			m.t.Errorf("reset of the second machine: %s", r.err)
+		}
+	})
+}
+
+func (m *secondMachine) loadImages() {
+	m.t.Helper()
+	file, err := archive()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if r := m.run("image", "load", file); r.code != 0 {
+		m.t.Fatal(r.err)
+	}
 }
 
 // refusesOthers: a wrong hash and a wrong token are refused, and nothing is left of them.
@@ -219,7 +331,7 @@ func (s *session) refusesOthers(m *secondMachine, invitation []string) {
 		"a wrong secret":    {invitation[2], invitation[2][:7] + "0000000000000000", "the signature of the cluster's authority does not match"},
 		"an unknown token":  {invitation[2], "aaaaaa.0123456789abcdef", "does not know the token"},
 		"no token":          {invitation[2], "x", "the token"},
-		"another port":      {invitation[0], "https://" + joinHost + ":1", "connection refused"},
+		"another port":      {invitation[0], "https://" + m.host + ":1", "connection refused"},
 	} {
 		args := slices.Clone(invitation)
 		args[slices.Index(args, test.old)] = test.new
@@ -235,12 +347,12 @@ func (s *session) refusesOthers(m *secondMachine, invitation []string) {
 // refusesTakenName: another machine does not get the name of a node.
 func (s *session) refusesTakenName(m *secondMachine, invitation []string) {
 	s.Helper()
-	other := &secondMachine{s.T, filepath.Join(s.TempDir(), "data")}
+	other := *m
+	other.dir = filepath.Join(s.TempDir(), "data")
 	args := append([]string{"join", "--node-name", secondNode}, invitation...)
 	if r := other.run(args...); r.code == 0 || !strings.Contains(r.err, "node second exists") {
 		s.Errorf("a taken name: %d, %q", r.code, r.err)
 	}
-	_ = m
 }
 
 // isNode: the second machine is a Ready node with this address and a range of its own, whose agent's server the API reaches.
@@ -326,9 +438,9 @@ func (s *session) reaches(pod, address, answer string) {
 }
 
 // mendsRoutes: a route that somebody deletes comes back within five seconds.
-func (s *session) mendsRoutes() {
+func (s *session) mendsRoutes(second string) {
 	s.Helper()
-	routes := routesBy(s.T, joinSecond)
+	routes := routesBy(s.T, second)
 	if len(routes) != 1 {
 		s.Fatalf("routes to the second machine: %v", routes)
 	}
@@ -336,7 +448,7 @@ func (s *session) mendsRoutes() {
 		s.Fatal(err)
 	}
 	s.within(5*time.Second, "the route to the second machine's pods is back", func() error {
-		if len(routesBy(s.T, joinSecond)) == 0 {
+		if len(routesBy(s.T, second)) == 0 {
 			return errors.New("not yet")
 		}
 		return nil

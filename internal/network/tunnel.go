@@ -1,0 +1,190 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/dump"
+)
+
+const (
+	// tunnelPort is the UDP port of tunnels: that of VXLAN (RFC 7348).
+	tunnelPort = 4789
+	// tunnelOverhead is what VXLAN adds to a packet over IPv4: outer IP, UDP, VXLAN and Ethernet headers.
+	tunnelOverhead = 50
+)
+
+// tunnel is a VXLAN interface that leads to the pods of nodes behind routers. It learns nothing: for each of these nodes it has a
+// neighbour and an entry of its forwarding database, and the node's range has a route. All follow from Node objects:
+// the gateway of a range is its first address, and the hardware address of a node follows from its range.
+type tunnel struct {
+	// link is the name of the interface; id its VXLAN network identifier, the same on all nodes.
+	link string
+	id   int
+	// own is the range of this node's pods, and underlay the address from which it sends.
+	own      netip.Prefix
+	underlay netip.Addr
+}
+
+// tunnelLink returns the name of the tunnel of a bridge. Names have at most 15 bytes.
+func tunnelLink(bridge string) string { return bridge + "-vx" }
+
+// tunnelID returns the VXLAN network identifier of a cluster, by the UID of its namespace kube-system, which all nodes know. It has 24
+// bits and is not 0.
+func tunnelID(cluster types.UID) int {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(cluster)) // which cannot fail
+	return max(int(hash.Sum32()>>8), 1)
+}
+
+// hardwareAddress returns the hardware address of the tunnel's end on the node with a range: locally administered, with the
+// range's first address.
+func hardwareAddress(pods netip.Prefix) net.HardwareAddr {
+	address := pods.Masked().Addr().As4()
+	return append(net.HardwareAddr{0x0e, 0x4b}, address[:]...)
+}
+
+// ensure restores the interface, and reports whether it had to.
+func (t tunnel) ensure() (link netlink.Link, restored bool, err error) {
+	if link, err = netlink.LinkByName(t.link); err == nil && t.fits(link) {
+		return link, false, nil
+	}
+	if err == nil {
+		err = netlink.LinkDel(link)
+	}
+	var absent netlink.LinkNotFoundError
+	if err != nil && !errors.As(err, &absent) {
+		return nil, false, err
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.HardwareAddr = t.link, hardwareAddress(t.own)
+	if attrs.MTU, err = t.mtu(); err != nil {
+		return nil, false, err
+	}
+	vxlan := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: t.id, SrcAddr: net.IP(t.underlay.AsSlice()), Port: tunnelPort, Learning: false}
+	if err := netlink.LinkAdd(vxlan); err != nil {
+		return nil, false, fmt.Errorf("VXLAN interface %s: %w", t.link, err)
+	}
+	if link, err = netlink.LinkByName(t.link); err != nil {
+		return nil, false, err
+	}
+	end := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(t.own.Masked().Addr(), t.own.Addr().BitLen()))}
+	if err := netlink.AddrAdd(link, end); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, false, err
+	}
+	return link, true, netlink.LinkSetUp(link)
+}
+
+// fits reports whether an interface is this tunnel, up.
+func (t tunnel) fits(link netlink.Link) bool {
+	vxlan, ok := link.(*netlink.Vxlan)
+	return ok && vxlan.VxlanId == t.id && vxlan.SrcAddr.Equal(net.IP(t.underlay.AsSlice())) && !vxlan.Learning &&
+		vxlan.HardwareAddr.String() == hardwareAddress(t.own).String() && vxlan.Flags&net.FlagUp != 0
+}
+
+// mtu returns the MTU of the tunnel: that of the underlay's link, without the overhead.
+func (t tunnel) mtu() (int, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return 0, err
+	}
+	for _, link := range links {
+		addresses, err := addressesOf(link)
+		if err != nil {
+			return 0, err
+		}
+		for _, a := range addresses {
+			if a == t.underlay {
+				return link.Attrs().MTU - tunnelOverhead, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("no interface has the address %s of this node", t.underlay)
+}
+
+// reaches reports whether the tunnel can lead to the pods of a node in a range. It carries IPv4 over IPv4.
+func (t tunnel) reaches(pods netip.Prefix, node netip.Addr) bool {
+	return t.underlay.Is4() && node.Is4() && pods.Addr().Is4()
+}
+
+// carries reports whether a route to the pods of a node leads through a tunnel: its gateway is the tunnel's end there.
+func (t tunnel) carries(route *netlink.Route, pods netip.Prefix) bool {
+	if gateway(route) != pods.Masked().Addr() {
+		return false
+	}
+	link, err := netlink.LinkByIndex(route.LinkIndex)
+	return err == nil && link.Attrs().Name == t.link && t.fits(link)
+}
+
+// connect makes the kernel send packets for the ends of the tunnel on nodes to these nodes, by the ranges of their pods, and to no others.
+func (t tunnel) connect(link netlink.Link, nodes map[netip.Prefix]netip.Addr) error {
+	present, err := t.connected(link)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	wanted := map[string]bool{}
+	for pods, node := range nodes {
+		hardware := hardwareAddress(pods)
+		wanted[hardware.String()] = true
+		neighbour := &netlink.Neigh{
+			LinkIndex: link.Attrs().Index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, HardwareAddr: hardware, IP: net.IP(pods.Masked().Addr().AsSlice()),
+		}
+		errs = append(errs, netlink.NeighSet(neighbour))
+		if present[hardware.String()] != node {
+			errs = append(errs, netlink.NeighSet(t.forwarding(link, hardware, node)))
+		}
+	}
+	for address, node := range present {
+		if hardware, err := net.ParseMAC(address); err == nil && !wanted[address] {
+			errs = append(errs, netlink.NeighDel(t.forwarding(link, hardware, node)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// forwarding returns the entry of the tunnel's forwarding database by which packets for a hardware address go to a node.
+func (t tunnel) forwarding(link netlink.Link, hardware net.HardwareAddr, node netip.Addr) *netlink.Neigh {
+	return &netlink.Neigh{
+		LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF, HardwareAddr: hardware, IP: net.IP(node.AsSlice()),
+	}
+}
+
+// connected returns the nodes of the tunnel: the addresses in its forwarding database by hardware addresses.
+func (t tunnel) connected(link netlink.Link) (map[string]netip.Addr, error) {
+	entries, err := dump.Whole(func() ([]netlink.Neigh, error) { return netlink.NeighList(link.Attrs().Index, unix.AF_BRIDGE) })
+	if err != nil {
+		return nil, err
+	}
+	nodes := map[string]netip.Addr{}
+	for _, e := range entries {
+		if address, ok := netip.AddrFromSlice(e.IP); ok {
+			nodes[e.HardwareAddr.String()] = address.Unmap()
+		}
+	}
+	return nodes, nil
+}
+
+// remove removes the tunnel, if there is one.
+func (t tunnel) remove() error {
+	link, err := netlink.LinkByName(t.link)
+	var absent netlink.LinkNotFoundError
+	if errors.As(err, &absent) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return netlink.LinkDel(link)
+}

@@ -1,0 +1,142 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/test/netns"
+)
+
+// tunnelled is a machine behind a router, the namespace of the test, with a bridge of pods.
+type tunnelled struct {
+	*netns.Pod
+	address netip.Addr
+	pods    netip.Prefix
+	routes  podRoutes
+}
+
+func newTunnelled(t *testing.T, name string, network, pods netip.Prefix) *tunnelled {
+	t.Helper()
+	m := &tunnelled{Pod: netns.NewMachine(t, name, network), pods: pods, routes: newPodRoutes("kin-" + name)}
+	m.address = network.Addr()
+	m.Do(t, func() {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "pods"}}
+		if err := netlink.LinkAdd(bridge); err != nil {
+			t.Fatal(err)
+		}
+		address := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(pods.Addr().Next(), pods.Bits()))}
+		address.IP = net.IP(pods.Addr().Next().AsSlice())
+		if err := netlink.AddrAdd(bridge, address); err != nil {
+			t.Fatal(err)
+		}
+		if err := netlink.LinkSetUp(bridge); err != nil {
+			t.Fatal(err)
+		}
+	})
+	m.routes.tunnel = tunnel{link: tunnelLink("kin-" + name), id: 7, own: pods, underlay: m.address}
+	return m
+}
+
+// ensure restores the routes to another machine.
+func (m *tunnelled) ensure(t *testing.T, wantRestored bool, others ...*tunnelled) {
+	t.Helper()
+	wanted := map[netip.Prefix]netip.Addr{}
+	for _, other := range others {
+		wanted[other.pods] = other.address
+	}
+	m.routes.set(wanted)
+	m.Do(t, func() {
+		if restored, err := m.routes.ensure(); err != nil || restored != wantRestored {
+			t.Errorf("%s: restored %v, %v", m.pods, restored, err)
+		}
+	})
+}
+
+// TestTunnel: pods behind routers reach each other, also after somebody has deleted a part of the tunnel.
+func TestTunnel(t *testing.T) {
+	netns.NewBridge(t, "kin-router", netip.MustParsePrefix("10.99.0.0/24")) // which lets the namespace forward
+	left := newTunnelled(t, "left", netip.MustParsePrefix("192.0.2.7/24"), netip.MustParsePrefix("10.244.1.0/24"))
+	right := newTunnelled(t, "right", netip.MustParsePrefix("198.51.100.7/24"), netip.MustParsePrefix("10.244.2.0/24"))
+	right.Serve(t, "right", 80)
+	reaches := func(when string) {
+		t.Helper()
+		answer, err := "", error(nil)
+		for range 50 {
+			if answer, err = left.Ask(t, "tcp", right.pods.Addr().Next().String()+":80", time.Second); err == nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Errorf("%s: %q, %v", when, answer, err)
+	}
+	left.ensure(t, true, right)
+	right.ensure(t, true, left)
+	reaches("at first")
+	left.ensure(t, false, right)
+	for what, remove := range map[string]func(netlink.Link) error{
+		"the interface": netlink.LinkDel,
+		"down":          netlink.LinkSetDown,
+		"the route": func(netlink.Link) error {
+			return netlink.RouteDel(&netlink.Route{Dst: ipNet(right.pods)})
+		},
+	} {
+		left.Do(t, func() {
+			link, err := netlink.LinkByName(left.routes.tunnel.link)
+			if err == nil {
+				err = remove(link)
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		})
+		left.ensure(t, true, right)
+		reaches(what + " is restored")
+	}
+	left.Do(t, func() { // an entry of the forwarding database
+		link, err := netlink.LinkByName(left.routes.tunnel.link)
+		if err == nil {
+			err = netlink.NeighDel(left.routes.tunnel.forwarding(link, hardwareAddress(right.pods), right.address))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	left.ensure(t, false, right)
+	reaches("the entry is restored")
+	left.Do(t, func() {
+		link, err := netlink.LinkByName(left.routes.tunnel.link)
+		if err != nil || link.Attrs().MTU != 1500-tunnelOverhead {
+			t.Errorf("the tunnel: %+v, %v", link, err)
+		}
+	})
+	left.ensure(t, false)
+	left.Do(t, func() {
+		if link, err := netlink.LinkByName(left.routes.tunnel.link); err == nil {
+			t.Errorf("%v is left without a node that needs it", link)
+		}
+		if present, err := left.routes.present(); err != nil || len(present) > 0 {
+			t.Errorf("routes %v are left, %v", present, err)
+		}
+	})
+}
+
+// TestTunnelID: clusters have different identifiers of 24 bits.
+func TestTunnelID(t *testing.T) {
+	seen := map[int]bool{}
+	for i := range 100 {
+		id := tunnelID(types.UID(fmt.Sprint(i)))
+		if id <= 0 || id >= 1<<24 || seen[id] {
+			t.Errorf("%d: %d", i, id)
+		}
+		seen[id] = true
+	}
+}
