@@ -62,6 +62,8 @@ type Config struct {
 	RuntimeConfig map[string]string
 	// Ownership answers the reviews of ownership.kindred.dev.
 	Ownership *review.Reviews
+	// Leadership tells which of several servers leads; nil if this one is the only one.
+	Leadership Leadership
 	// SimulatedStats returns the handler of a simulated node's /metrics/resource; nil if the node is not
 	// simulated by this process. Simulated nodes have no address that could be connected to.
 	SimulatedStats func(node string) http.Handler
@@ -103,8 +105,13 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	if c.Backend.Shared() {
 		s.gate = newStoreGate(c.Backend.Check, c.Clock, codecs)
 	}
+	forward, err := newToLeader(c, codecs)
+	if err != nil {
+		return nil, err
+	}
 	g.BuildHandlerChainFunc = func(handler http.Handler, g *genericapiserver.Config) http.Handler {
 		guarded := func(handler http.Handler) http.Handler {
+			handler = forward(handler)
 			handler = limitNesting(s.traffic.wrap(nameDeleters(handler)), g.MaxRequestBodyBytes, g.LongRunningFunc, codecs)
 			if s.memory != nil {
 				handler = s.memory.wrap(handler, codecs)

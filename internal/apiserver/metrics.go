@@ -47,6 +47,7 @@ func (s *Server) newCollector(c Config, nodes *nodeConnections) *metrics.Collect
 	core := s.informers.Core().V1()
 	return metrics.NewCollector(metrics.Options{
 		Pods: core.Pods().Lister(), Nodes: core.Nodes().Lister(), Clock: c.Clock,
+		Pauses: func() bool { return c.Leadership != nil && !c.Leadership.Leads() },
 		Connect: func(ctx context.Context, node string) (*url.URL, http.RoundTripper, error) {
 			if c.SimulatedStats != nil {
 				if handler := c.SimulatedStats(node); handler != nil {

@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	clientrest "k8s.io/client-go/rest"
-	"k8s.io/component-base/version"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/utils/clock"
 
@@ -167,20 +166,6 @@ func (s *Server) build(c Config) error {
 	}
 	s.inprocess.Serve(s.aggregator.GenericAPIServer.Handler)
 	return s.serveDirectly(s.aggregator.GenericAPIServer)
-}
-
-// Config returns an in-process client configuration that acts as the given user. Its field manager
-// is the server's, unless UserAgent is changed.
-func (s *Server) Config(as user.Info) *clientrest.Config {
-	config := s.inprocess.Config(as)
-	config.UserAgent = "kube-apiserver/" + version.Get().GitVersion
-	return config
-}
-
-// Write sends an object of a built-in kind by a POST or PUT request to a path, as a user with a user agent, and returns the object
-// in the response. What is written most is not encoded for that (writes).
-func (s *Server) Write(ctx context.Context, as user.Info, agent, method, path string, object runtime.Object) (runtime.Object, error) {
-	return s.inprocess.Write(ctx, as, agent, method, path, object)
 }
 
 // Informers returns the server's informers. Other parts of the process share them, so that each

@@ -40,7 +40,7 @@ func (s *testServer) writers(t *testing.T, as user.Info) map[string]func(method,
 	}
 	return map[string]func(string, string, runtime.Object) (runtime.Object, error){
 		"directly": func(method, path string, object runtime.Object) (runtime.Object, error) {
-			return s.Write(t.Context(), as, writingAgent, method, path, object)
+			return s.Client(nil).Write(t.Context(), as, writingAgent, method, path, object)
 		},
 		"by client-go": func(method, path string, object runtime.Object) (runtime.Object, error) {
 			return client.CoreV1().RESTClient().Verb(method).AbsPath(path).Body(object).Do(t.Context()).Get()

@@ -40,7 +40,7 @@ func TestCachesSeeNewObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(30 * time.Second); !c.controllerStarts.Complete(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !c.term.Load().controllerStarts.Complete(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the controllers do not start")
 		}
@@ -64,7 +64,7 @@ func TestCachesSeeNewObjects(t *testing.T) {
 		}
 		version := object.GetResourceVersion()
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-			seen, known := c.seen(kind, version)
+			seen, known := c.term.Load().seen(kind, version)
 			if seen && known {
 				break
 			}
@@ -72,11 +72,11 @@ func TestCachesSeeNewObjects(t *testing.T) {
 				t.Fatalf("%v at %s: seen %v, known %v", kind, version, seen, known)
 			}
 		}
-		if seen, known := c.seen(kind, "9000000000000"); seen || !known {
+		if seen, known := c.term.Load().seen(kind, "9000000000000"); seen || !known {
 			t.Errorf("%v that was never written: seen %v, known %v", kind, seen, known)
 		}
 	}
-	if seen, known := c.seen(schema.GroupKind{Group: "networking.k8s.io", Kind: "NetworkPolicy"}, "9000000000000"); !seen || known {
+	if seen, known := c.term.Load().seen(schema.GroupKind{Group: "networking.k8s.io", Kind: "NetworkPolicy"}, "9000000000000"); !seen || known {
 		t.Errorf("network policies, which no controller watches: seen %v, known %v", seen, known)
 	}
 }

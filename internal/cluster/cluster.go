@@ -19,15 +19,11 @@ import (
 
 	"github.com/kindred-project/kindred/internal/apiserver"
 	"github.com/kindred-project/kindred/internal/auth/pki"
-	"github.com/kindred-project/kindred/internal/controllers"
-	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/join"
 	"github.com/kindred-project/kindred/internal/machine"
-	"github.com/kindred-project/kindred/internal/node/simulated"
 	"github.com/kindred-project/kindred/internal/ownership/review"
 	"github.com/kindred-project/kindred/internal/part"
-	"github.com/kindred-project/kindred/internal/scheduler"
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
@@ -39,13 +35,10 @@ type Cluster struct {
 	backend *storage.Backend
 	server  *apiserver.Server
 	reviews review.Reviews
-	caches  controllers.Caches
 	serving serving
-	// controllerStarts counts the controllers that have not started yet.
-	controllerStarts control.Starts
-	machine          *machine.Machine
-	// simulated is nil until the simulated nodes are started.
-	simulated atomic.Pointer[simulated.Nodes]
+	machine *machine.Machine
+	// term is that of this server; nil if another one leads.
+	term atomic.Pointer[term]
 
 	// parts are clients of the API: they stop before it.
 	parts *part.Group
@@ -98,10 +91,10 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	if err := c.startServer(ctx, steps); err != nil {
 		return nil, err
 	}
-	if err := c.startParts(ctx, steps); err != nil {
+	if err := c.startTerms(ctx, steps); err != nil {
 		return nil, err
 	}
-	if err := c.startNodes(ctx, steps); err != nil {
+	if err := c.startNode(ctx); err != nil {
 		return nil, err
 	}
 	if err := c.startIngress(ctx, steps); err != nil {
@@ -169,6 +162,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		Encryption:       c.config.Encryption,
 		RuntimeConfig:    c.config.RuntimeConfig,
 		Ownership:        &c.reviews,
+		Leadership:       c.leadership(),
 		SimulatedStats:   c.simulatedStats,
 		ReadyChecks:      c.checks.checkers(),
 		Flags:            c.config.Flags,
@@ -202,54 +196,6 @@ func (c *Cluster) runServer(ctx context.Context, config apiserver.Config) error 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// startParts starts the clients of the API: controllers, garbage collector, scheduler.
-func (c *Cluster) startParts(ctx context.Context, steps *steps) error {
-	manager, err := newManager(c.server, &c.caches)
-	if err != nil {
-		return err
-	}
-	if err := c.addControllers(manager); err != nil {
-		return err
-	}
-	collector, err := c.newCollector()
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(configFor(c.server, schedulerUser))
-	if err != nil {
-		return err
-	}
-	writer := direct{c.server, schedulerUser}
-	schedule, err := scheduler.New(scheduler.Options{Client: client, Bind: writer.bind, Events: newEventCreator(client, writer), Informers: c.server.Informers(), Gangs: c.server.ServesGangs(), Clock: c.config.Clock})
-	if err != nil {
-		return err
-	}
-	c.server.StartInformers()
-	// If informers are not synced when the manager starts, it waits for the next check, 100 ms later.
-	if err := c.server.AwaitInformers(ctx); err != nil {
-		return err
-	}
-	c.parts.Start("controllers", manager.Start)
-	c.parts.Start("garbage collector", collector.Run)
-	c.parts.Start("scheduler", schedule.Run)
-	if !manager.GetCache().WaitForCacheSync(ctx) {
-		return ctx.Err()
-	}
-	if err := part.Await(ctx, collector.Synced()); err != nil {
-		return err
-	}
-	if err := c.connectReviews(collector); err != nil {
-		return err
-	}
-	c.checks.pass("controllers")
-	if err := part.Await(ctx, schedule.Ready()); err != nil {
-		return err
-	}
-	c.checks.pass("scheduler")
-	steps.done("controllers and scheduler")
-	return nil
 }
 
 // awaitReady waits until the server's own /readyz succeeds.

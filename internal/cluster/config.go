@@ -89,3 +89,10 @@ type Config struct {
 	// Notice is called with each line that a user should read.
 	Notice func(line string)
 }
+
+// notice tells a user something.
+func (config *Config) notice(line string) {
+	if config.Notice != nil {
+		config.Notice(line)
+	}
+}

@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/kindred-project/kindred/internal/apiserver"
 	"github.com/kindred-project/kindred/internal/auth/serviceaccount"
 	"github.com/kindred-project/kindred/internal/controllers"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
@@ -36,38 +35,38 @@ import (
 
 // newManager returns the manager that runs all controllers on one cache, whose informers are
 // registered in caches.
-func newManager(server *apiserver.Server, caches *controllers.Caches) (manager.Manager, error) {
-	return manager.New(configFor(server, controllerUser), manager.Options{
+func (t *term) newManager() (manager.Manager, error) {
+	return manager.New(configFor(t.api, controllerUser), manager.Options{
 		Scheme:         scheme.Scheme,
 		MapperProvider: newMapper(scheme.Scheme),
 		Metrics:        metricsserver.Options{BindAddress: "0"},
-		LeaderElection: false,
+		LeaderElection: false, // the cluster elects the server that runs the manager
 		// Several clusters in one process have controllers of the same names.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 		Cache: cache.Options{
 			// No controller needs managed fields.
 			DefaultTransform: cache.TransformStripManagedFields(),
-			NewInformer:      caches.Watch(scheme.Scheme, newInformer(server)),
+			NewInformer:      t.caches.Watch(scheme.Scheme, newInformer(t.server)),
 		},
 	})
 }
 
 // addControllers registers every controller under its own identity.
-func (c *Cluster) addControllers(mgr manager.Manager) error {
-	tokens, err := serviceaccount.NewKeys(c.keys.ServiceAccountKey)
+func (t *term) addControllers(mgr manager.Manager) error {
+	tokens, err := serviceaccount.NewKeys(t.keys.ServiceAccountKey)
 	if err != nil {
 		return err
 	}
-	options := controllers.Options{CA: c.keys.Cluster.CertPEM, Sign: c.keys.Cluster.Sign, Token: tokens.LegacyToken, TerminatedPods: c.config.TerminatedPods, LocalPath: c.config.volumeNodes(), PodRanges: c.config.podRanges(), LoadBalancers: c.config.loadBalancers(), Gangs: c.server.ServesGangs()}
+	options := controllers.Options{CA: t.keys.Cluster.CertPEM, Sign: t.keys.Cluster.Sign, Token: tokens.LegacyToken, TerminatedPods: t.config.TerminatedPods, LocalPath: t.config.volumeNodes(), PodRanges: t.config.podRanges(), LoadBalancers: t.config.loadBalancers(), Gangs: t.server.ServesGangs()}
 	for _, controller := range controllers.All(options) {
-		if !controller.Needs.Empty() && !c.server.Serves(controller.Needs) {
+		if !controller.Needs.Empty() && !t.server.Serves(controller.Needs) {
 			continue
 		}
 		as := controllerIdentity(controller.Name)
 		if controller.Root {
 			as = controllerUser
 		}
-		env, err := c.environment(mgr, as, cmp.Or(controller.Source, controller.Name))
+		env, err := t.environment(mgr, as, cmp.Or(controller.Source, controller.Name))
 		if err != nil {
 			return err
 		}
@@ -78,8 +77,8 @@ func (c *Cluster) addControllers(mgr manager.Manager) error {
 	return nil
 }
 
-func (c *Cluster) environment(mgr manager.Manager, as part.Identity, source string) (control.Env, error) {
-	config := configFor(c.server, as)
+func (t *term) environment(mgr manager.Manager, as part.Identity, source string) (control.Env, error) {
+	config := configFor(t.api, as)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return jsonApply{next} })
 	writer, err := client.New(config, client.Options{
 		Scheme: scheme.Scheme, Mapper: mgr.GetRESTMapper(),
@@ -88,19 +87,19 @@ func (c *Cluster) environment(mgr manager.Manager, as part.Identity, source stri
 	if err != nil {
 		return control.Env{}, err
 	}
-	live, err := client.New(configFor(c.server, as), client.Options{Scheme: scheme.Scheme, Mapper: mgr.GetRESTMapper()})
+	live, err := client.New(configFor(t.api, as), client.Options{Scheme: scheme.Scheme, Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return control.Env{}, err
 	}
-	served, err := discovery.NewDiscoveryClientForConfig(configFor(c.server, as))
+	served, err := discovery.NewDiscoveryClientForConfig(configFor(t.api, as))
 	if err != nil {
 		return control.Env{}, err
 	}
-	events, err := c.recorder(as, source)
+	events, err := t.recorder(as, source)
 	if err != nil {
 		return control.Env{}, err
 	}
-	return control.Env{Manager: mgr, Client: podClient{writer, pods.Cached{Cache: mgr.GetCache()}, direct{c.server, as}}, Live: live, Config: configFor(c.server, as), Discovery: served, Events: events, Clock: c.config.Clock, Starts: &c.controllerStarts}, nil
+	return control.Env{Manager: mgr, Client: podClient{writer, pods.Cached{Cache: mgr.GetCache()}, direct{t.api, as}}, Live: live, Config: configFor(t.api, as), Discovery: served, Events: events, Clock: t.config.Clock, Starts: &t.controllerStarts}, nil
 }
 
 // jsonApply requests JSON responses to server-side apply, because controller-runtime decodes only
@@ -117,47 +116,47 @@ func (j jsonApply) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // recorder returns a recorder that writes events as the given user, with component as their
 // source, as long as the parts run.
-func (c *Cluster) recorder(as part.Identity, component string) (record.EventRecorder, error) {
-	return part.Recorder(c.parts.Context(), configFor(c.server, as), component)
+func (t *term) recorder(as part.Identity, component string) (record.EventRecorder, error) {
+	return part.Recorder(t.running.Context(), configFor(t.api, as), component)
 }
 
 // newCollector returns the garbage collector.
-func (c *Cluster) newCollector() (*collector.Collector, error) {
+func (t *term) newCollector() (*collector.Collector, error) {
 	as := controllerIdentity(collector.Name)
-	objects, err := collector.NewClient(configFor(c.server, as))
+	objects, err := collector.NewClient(configFor(t.api, as))
 	if err != nil {
 		return nil, err
 	}
-	resources, err := discovery.NewDiscoveryClientForConfig(configFor(c.server, as))
+	resources, err := discovery.NewDiscoveryClientForConfig(configFor(t.api, as))
 	if err != nil {
 		return nil, err
 	}
-	events, err := c.recorder(as, collector.EventSource)
+	events, err := t.recorder(as, collector.EventSource)
 	if err != nil {
 		return nil, err
 	}
 	return collector.New(collector.Options{
-		Metadata: objects, Discovery: resources, Served: c.server.AwaitDefinitions, Events: events, Clock: c.config.Clock,
-		Busy: c.server.Busy, Records: c.backend.Records(),
+		Metadata: objects, Discovery: resources, Served: t.server.AwaitDefinitions, Events: events, Clock: t.config.Clock,
+		Busy: t.server.Busy, Records: t.backend.Records(),
 	}), nil
 }
 
 // connectReviews connects the ownership reviews to the collector's graph. The collector sees
 // everything; the reviews decide what a caller sees.
-func (c *Cluster) connectReviews(known *collector.Collector) error {
-	config := configFor(c.server, controllerIdentity(collector.Name))
+func (t *term) connectReviews(known *collector.Collector) error {
+	config := configFor(t.api, controllerIdentity(collector.Name))
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	c.reviews.Connect(review.Sources{
+	t.reviews.Connect(review.Sources{
 		Collector: known, Metadata: known.Metadata, Objects: objects, Discovery: known.Discovery,
-		Records: c.backend.Records(), History: c.backend.History(),
+		Records: t.backend.Records(), History: t.backend.History(),
 		ConfigFor: func(caller user.Info, agent string) *rest.Config {
-			return configFor(c.server, part.Identity{Info: caller, Agent: agent})
+			return configFor(t.api, part.Identity{Info: caller, Agent: agent})
 		},
-		Seen:  c.seen,
-		Clock: c.config.Clock,
+		Seen:  t.seen,
+		Clock: t.config.Clock,
 	})
 	return nil
 }
@@ -165,9 +164,9 @@ func (c *Cluster) connectReviews(known *collector.Collector) error {
 // seen reports whether the controllers' caches have reached a resource version of a kind, and whether
 // they have the kind. Until all controllers have started, which a start does not wait for, every kind
 // may be one of theirs.
-func (c *Cluster) seen(kind schema.GroupKind, resourceVersion string) (seen, known bool) {
-	if !c.controllerStarts.Complete() {
+func (t *term) seen(kind schema.GroupKind, resourceVersion string) (seen, known bool) {
+	if !t.controllerStarts.Complete() {
 		return false, true
 	}
-	return c.caches.Seen(kind, resourceVersion)
+	return t.caches.Seen(kind, resourceVersion)
 }

@@ -22,18 +22,18 @@ import (
 
 // direct writes objects as a part of the cluster, without encoding them.
 type direct struct {
-	server *apiserver.Server
-	as     part.Identity
+	api apiserver.Client
+	as  part.Identity
 }
 
 func (d direct) create(ctx context.Context, path string, object runtime.Object) (runtime.Object, error) {
-	return d.server.Write(ctx, d.as.Info, d.as.UserAgent(), http.MethodPost, path, object)
+	return d.api.Write(ctx, d.as.Info, d.as.UserAgent(), http.MethodPost, path, object)
 }
 
 // updatePodStatus updates the status of a pod.
 func (d direct) updatePodStatus(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/status", pod.Namespace, pod.Name)
-	updated, err := d.server.Write(ctx, d.as.Info, d.as.UserAgent(), http.MethodPut, path, pod)
+	updated, err := d.api.Write(ctx, d.as.Info, d.as.UserAgent(), http.MethodPut, path, pod)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func (c *Cluster) startIngress(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	events, err := c.recorder(ingressUser, "kindred-ingress")
+	events, err := part.Recorder(c.parts.Context(), configFor(c.server, ingressUser), "kindred-ingress")
 	if err != nil {
 		return err
 	}

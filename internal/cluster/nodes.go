@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"strings"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/kindred-project/kindred/internal/containerd"
@@ -34,10 +33,8 @@ func (config *Config) decideNode() {
 	}
 	config.Node = false
 	config.SimulatedNodes = max(config.SimulatedNodes, 1)
-	if config.Notice != nil {
-		config.Notice(fmt.Sprintf("no real node, a simulated one instead: %s; %s",
-			"missing "+strings.Join(missing, ", "), containerd.HowToGet(missing)))
-	}
+	config.notice(fmt.Sprintf("no real node, a simulated one instead: %s; %s",
+		"missing "+strings.Join(missing, ", "), containerd.HowToGet(missing)))
 }
 
 // volumeNodes returns the nodes on which volumes of the default StorageClass are provisioned.
@@ -80,18 +77,8 @@ func prepareMachine(ctx context.Context, config Config, steps *steps) *machine.M
 	})
 }
 
-// startNodes starts the simulated nodes and the real one, and waits until all are ready.
-func (c *Cluster) startNodes(ctx context.Context, steps *steps) error {
-	if c.config.SimulatedNodes > 0 {
-		registered, err := c.startSimulated()
-		if err != nil {
-			return err
-		}
-		if err := part.Await(ctx, registered); err != nil {
-			return err
-		}
-		steps.done(fmt.Sprintf("%d simulated nodes", c.config.SimulatedNodes))
-	}
+// startNode starts the node of this machine, and waits until it is ready.
+func (c *Cluster) startNode(ctx context.Context) error {
 	if c.machine != nil {
 		if err := c.machine.Join(ctx, c.apiForNode(), c.parts); err != nil {
 			return err
@@ -101,30 +88,13 @@ func (c *Cluster) startNodes(ctx context.Context, steps *steps) error {
 	return nil
 }
 
-// startSimulated starts the simulated nodes. The channel is closed once all are registered and Ready.
-func (c *Cluster) startSimulated() (<-chan struct{}, error) {
-	client, err := kubernetes.NewForConfig(configFor(c.server, simulatorUser))
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := simulated.New(simulated.Options{
-		Client: client, UpdateStatus: direct{c.server, simulatorUser}.updatePodStatus, Informers: c.server.Informers(),
-		Count: c.config.SimulatedNodes, Clock: c.config.Clock, Version: part.KubernetesVersion(),
-		// With a real node, pods must not be scheduled to a simulated one by accident.
-		Taint: c.config.Node,
-	})
-	if err != nil {
-		return nil, err
-	}
-	c.server.StartInformers()
-	c.simulated.Store(nodes)
-	c.parts.Start("simulated nodes", nodes.Run)
-	return nodes.Registered(), nil
-}
-
 // simulatedStats returns the handler of a simulated node's metrics; nil if the node is not simulated.
 func (c *Cluster) simulatedStats(node string) http.Handler {
-	if nodes := c.simulated.Load(); nodes != nil {
+	t := c.term.Load()
+	if t == nil {
+		return nil
+	}
+	if nodes := t.simulated.Load(); nodes != nil {
 		return nodes.Stats(node)
 	}
 	return nil

@@ -118,4 +118,5 @@ func resolve(path string) string {
 
 func (l Layout) versionFile() string  { return l.path("kindred.version") }
 func (l Layout) lockFile() string     { return l.path("kindred.lock") }
+func (l Layout) serverFile() string   { return l.path("server") }
 func (l Layout) instanceFile() string { return l.path("kindred.json") }

@@ -37,7 +37,9 @@ type Options struct {
 	Nodes corelisters.NodeLister
 	// Connect returns where a node's agent serves, and a transport that authenticates to it.
 	Connect func(ctx context.Context, node string) (*url.URL, http.RoundTripper, error)
-	Clock   clock.WithTicker
+	// Pauses reports whether no samples are to be taken at present, because another server takes them; nil if it never does.
+	Pauses func() bool
+	Clock  clock.WithTicker
 }
 
 // Collector keeps the last samples of all nodes and containers.
@@ -58,7 +60,9 @@ func (c *Collector) Run(ctx context.Context) {
 	ticker := c.options.Clock.NewTicker(Interval)
 	defer ticker.Stop()
 	for {
-		c.collect(ctx)
+		if c.options.Pauses == nil || !c.options.Pauses() {
+			c.collect(ctx)
+		}
 		select {
 		case <-ticker.C():
 		case <-ctx.Done():

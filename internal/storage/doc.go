@@ -27,7 +27,7 @@
 //	    |
 //	readWindow                           refuses revisions that the API no longer serves
 //	    |
-//	recordWriter                         adds deletion records to transactions
+//	recordWriter                         adds deletion records and fences to transactions
 //	    |
 //	etcd client
 //

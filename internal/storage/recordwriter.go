@@ -36,7 +36,7 @@ func pendingRecordFrom(ctx context.Context) *deletion.Record {
 }
 
 // recordWriter is the client below etcd3. It writes a deletion and its record in one
-// transaction.
+// transaction, and checks the fence of a write.
 type recordWriter struct {
 	kubernetes.Interface
 	client *clientv3.Client
@@ -46,7 +46,7 @@ type recordWriter struct {
 // OptimisticPut implements kubernetes.Interface.
 func (w recordWriter) OptimisticPut(ctx context.Context, key string, content []byte, revision int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
 	record := pendingRecordFrom(ctx)
-	if record == nil {
+	if record == nil && fenceFrom(ctx) == nil {
 		return w.Interface.OptimisticPut(ctx, key, content, revision, opts)
 	}
 	put := clientv3.OpPut(key, string(content), clientv3.WithLease(opts.LeaseID))
@@ -62,30 +62,47 @@ func (w recordWriter) OptimisticDelete(ctx context.Context, key string, revision
 // deleteRecorded deletes a key that is still at a revision, and writes the record unless it
 // is nil.
 func (w recordWriter) deleteRecorded(ctx context.Context, key string, revision int64, record *deletion.Record, opts kubernetes.DeleteOptions) (kubernetes.DeleteResponse, error) {
-	if record == nil {
+	if record == nil && fenceFrom(ctx) == nil {
 		return w.Interface.OptimisticDelete(ctx, key, revision, opts)
 	}
 	return w.commit(ctx, key, revision, opts.GetOnFailure, record, clientv3.OpDelete(key))
 }
 
-// commit performs a write and stores its record if the key is still at a revision.
+// commit performs a write if the key is still at a revision and the fence of the write holds, and stores the write's record, unless
+// it is nil.
 func (w recordWriter) commit(ctx context.Context, key string, revision int64, getOnFailure bool, record *deletion.Record, write clientv3.Op) (kubernetes.DeleteResponse, error) {
-	putRecord, err := w.putRecord(ctx, record)
-	if err != nil {
-		return kubernetes.DeleteResponse{}, err
+	writes := []clientv3.Op{write}
+	if record != nil {
+		putRecord, err := w.putRecord(ctx, record)
+		if err != nil {
+			return kubernetes.DeleteResponse{}, err
+		}
+		writes = []clientv3.Op{putRecord, write}
 	}
-	txn := w.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).Then(putRecord, write)
+	conditions, reads := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)}, []clientv3.Op{}
+	fence := fenceFrom(ctx)
+	if fence != nil {
+		conditions, reads = append(conditions, fence.holds()), append(reads, clientv3.OpGet(leaderKey))
+	}
 	if getOnFailure {
-		txn = txn.Else(clientv3.OpGet(key))
+		reads = append(reads, clientv3.OpGet(key))
 	}
-	done, err := txn.Commit()
+	done, err := w.client.Txn(ctx).If(conditions...).Then(writes...).Else(reads...).Commit()
 	if err != nil {
 		w.leases.drop(err)
 		return kubernetes.DeleteResponse{}, err
 	}
 	answer := kubernetes.DeleteResponse{Succeeded: done.Succeeded, Revision: done.Header.Revision}
-	if !done.Succeeded && getOnFailure {
-		answer.KV = firstKey(done.Responses)
+	if done.Succeeded {
+		return answer, nil
+	}
+	if fence != nil {
+		if err := fence.check(done.Responses[0].GetResponseRange()); err != nil {
+			return kubernetes.DeleteResponse{}, err
+		}
+	}
+	if getOnFailure {
+		answer.KV = firstKey(done.Responses[len(done.Responses)-1:])
 	}
 	return answer, nil
 }

@@ -32,10 +32,29 @@ type Server struct {
 func (s *Server) Serve(handler http.Handler) { s.handler.Store(&handler) }
 
 // Config returns a client configuration that acts as the given user. It has no QPS limit.
-func (s *Server) Config(as user.Info) *rest.Config {
+func (s *Server) Config(as user.Info) *rest.Config { return Client{Server: s}.Config(as) }
+
+// Client makes requests to a server.
+type Client struct {
+	Server *Server
+	// Within adds values to the contexts of all requests; nil adds none.
+	Within func(context.Context) context.Context
+}
+
+// context returns the context of a request by a user, without its cancellation.
+func (c Client) context(as user.Info) context.Context {
+	ctx := context.WithValue(context.Background(), identity{}, as)
+	if c.Within != nil {
+		ctx = c.Within(ctx)
+	}
+	return ctx
+}
+
+// Config returns a client configuration that acts as the given user. It has no QPS limit.
+func (c Client) Config(as user.Info) *rest.Config {
 	return &rest.Config{
 		Host:      host,
-		Transport: &transport{server: s, user: as},
+		Transport: &transport{client: c, user: as},
 		QPS:       -1,
 		ContentConfig: rest.ContentConfig{
 			AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json",
@@ -52,7 +71,7 @@ func (s *Server) Config(as user.Info) *rest.Config {
 func Transport(handler http.Handler) http.RoundTripper {
 	s := &Server{}
 	s.Serve(handler)
-	return &transport{server: s}
+	return &transport{client: Client{Server: s}}
 }
 
 type identity struct{}
@@ -70,7 +89,7 @@ func Authenticator() authenticator.Request {
 }
 
 type transport struct {
-	server *Server
+	client Client
 	user   user.Info
 }
 
@@ -80,13 +99,13 @@ var errNotServing = errors.New("the API server is not serving yet")
 // reads the body while the handler writes it. If the response is buffered, the handler runs in the
 // caller's goroutine instead: a new goroutine would have to grow its stack for each request.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	handler := t.server.handler.Load()
+	handler := t.client.Server.handler.Load()
 	if handler == nil {
 		return nil, errNotServing
 	}
 	// Only the cancellation of the caller's context is passed on, not its values: a caller that is
 	// itself processing a request would pass on that request's user, logger and audit event.
-	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), identity{}, t.user))
+	ctx, cancel := context.WithCancel(t.client.context(t.user))
 	r := newResponse(ctx, cancel)
 	r.cancelAfter(req.Context())
 	inner := serverRequest(ctx, req)

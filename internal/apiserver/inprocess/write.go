@@ -52,14 +52,13 @@ func (p *Passed) Encode(r *http.Request) error {
 
 // Write sends an object to a path, as a user with a user agent, and returns the object in the response. Objects are passed as
 // they are, if the endpoint can take them, instead of encoded and decoded.
-func (s *Server) Write(ctx context.Context, as user.Info, agent, method, path string, object runtime.Object) (runtime.Object, error) {
-	handler := s.handler.Load()
+func (c Client) Write(ctx context.Context, as user.Info, agent, method, path string, object runtime.Object) (runtime.Object, error) {
+	handler := c.Server.handler.Load()
 	if handler == nil {
 		return nil, errNotServing
 	}
 	passed := &Passed{Object: object}
-	inner := context.WithValue(context.WithValue(context.Background(), identity{}, as), passedKey{}, passed)
-	inner, cancel := context.WithCancel(inner)
+	inner, cancel := context.WithCancel(context.WithValue(c.context(as), passedKey{}, passed))
 	r := newResponse(inner, cancel)
 	r.cancelAfter(ctx)
 	r.ahead = math.MaxInt

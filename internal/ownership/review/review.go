@@ -80,6 +80,9 @@ type Reviews struct {
 // before that; until then, reviews are refused.
 func (r *Reviews) Connect(s Sources) { r.sources.Store(&s) }
 
+// Disconnect refuses reviews from now on: the collector stops.
+func (r *Reviews) Disconnect() { r.sources.Store(nil) }
+
 func (r *Reviews) connected() *Sources {
 	if r == nil {
 		return nil

@@ -1,0 +1,199 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"encoding/json"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/servers"
+	"github.com/kindred-project/kindred/internal/storage"
+)
+
+// TestElection: of two servers on one etcd, one leads. The other takes over when that one stops, or loses its lease, and goes on
+// with its simulated nodes. A server that has lost its lease cannot write as a leader, and can lead again.
+func TestElection(t *testing.T) {
+	etcd := startEtcd(t)
+	first := startShared(t, etcd, nil, 2)
+	second := startShared(t, etcd, first, 0)
+	if first.term.Load() == nil || second.term.Load() != nil {
+		t.Fatal("not the first server leads, or both do")
+	}
+	client, err := kubernetes.NewForConfig(second.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs(t, client, "a")
+	reviews(t, client)
+
+	old := first.term.Load()
+	steal(t, client)
+	lost := time.Now()
+	eventually(t, "the leader gives up", func() bool { return first.term.Load() != old })
+	t.Logf("the leader gave up after %s", time.Since(lost).Round(time.Millisecond))
+	eventually(t, "a server leads", func() bool { return first.term.Load() != nil || second.term.Load() != nil })
+	runs(t, client, "b")
+	stale, err := kubernetes.NewForConfig(old.api.Config(adminUser))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stale.CoreV1().Pods("default").Delete(t.Context(), "any", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a stale leader's request that writes nothing: %v", err)
+	}
+	if err := stale.AppsV1().Deployments("default").Delete(t.Context(), "a", metav1.DeleteOptions{}); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a stale leader's deletion: %v", err)
+	}
+
+	// A leader that is stopped while another one leads for a while, and renews its lease after that.
+	if _, err := first.backend.NewFence(t.Context(), "nowhere", func() {}); err != nil {
+		t.Fatal(err)
+	}
+	runs(t, client, "c")
+
+	leader, other := first, second
+	if second.term.Load() != nil {
+		leader, other = second, first
+	}
+	if client, err = kubernetes.NewForConfig(other.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	leader.Stop()
+	stopped := time.Now()
+	eventually(t, "the other server leads", func() bool { return other.term.Load() != nil })
+	if took := time.Since(stopped); took > 2*time.Second {
+		t.Errorf("after a clean stop another server leads after %s", took)
+	}
+	runs(t, client, "d")
+	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(nodes.Items) != 2 {
+		t.Errorf("%d nodes, %v", len(nodes.Items), err)
+	}
+}
+
+func startEtcd(t *testing.T) string {
+	t.Helper()
+	conf := embed.NewConfig()
+	conf.Dir, conf.LogLevel = t.TempDir(), "fatal"
+	anyPort := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	conf.ListenClientUrls, conf.ListenPeerUrls = anyPort, anyPort
+	conf.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
+	conf.InitialCluster = conf.InitialClusterFromName(conf.Name)
+	conf.TickMs, conf.ElectionMs = 10, 100
+	etcd, err := embed.StartEtcd(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(etcd.Close)
+	<-etcd.Server.ReadyNotify()
+	return etcd.Clients[0].Addr().String()
+}
+
+// startShared starts a server on an etcd, with the keys of another.
+func startShared(t *testing.T, etcd string, other *Cluster, simulatedNodes int) *Cluster {
+	t.Helper()
+	dir, err := datadir.New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := dir.Lock() // makes it a data directory
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if other != nil {
+		if err := os.CopyFS(dir.PKI(), os.DirFS(other.config.Dir.PKI())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := Start(t.Context(), Config{
+		Dir: dir, BindAddress: net.IPv4(127, 0, 0, 1), Etcd: storage.External{Servers: []string{"http://" + etcd}}, History: storage.DefaultRetention,
+		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, SimulatedNodes: simulatedNodes, Clock: clock.RealClock{},
+		Notice: func(line string) { t.Log(line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	return c
+}
+
+// reviews asks the server of a client for the tree of the Deployment a.
+func reviews(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	tree := &ownership.OwnershipTree{Spec: ownership.OwnershipTreeSpec{}}
+	tree.Spec.Object = ownership.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "default", Name: "a"}
+	body, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.CoreV1().RESTClient().Post().AbsPath("/apis/ownership.kindred.dev/v1alpha1/ownershiptrees").
+		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).DoRaw(t.Context())
+	if err != nil || strings.Count(string(answer), `"kind":"Pod"`) < 2 {
+		t.Errorf("the tree from a server that does not lead: %.300s, %v", answer, err)
+	}
+}
+
+// steal lets a server that does not exist hold the lease of the leader for a while.
+func steal(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
+	eventually(t, "the lease can be written", func() bool {
+		lease, err := leases.Get(t.Context(), servers.LeaderLease, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new("nowhere"), new(int32(leaseDuration.Seconds()))
+		now := metav1.NowMicro()
+		lease.Spec.RenewTime = &now
+		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+		return err == nil
+	})
+}
+
+// runs creates a Deployment of two pods and waits until they run.
+func runs(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	labels := map[string]string{"app": name}
+	_, err := client.AppsV1().Deployments("default").Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "v1"}}}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the pods of "+name+" run", func() bool {
+		d, err := client.AppsV1().Deployments("default").Get(t.Context(), name, metav1.GetOptions{})
+		return err == nil && d.Status.ReadyReplicas == 2
+	})
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
