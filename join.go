@@ -78,7 +78,11 @@ func joinedAs(dataDir string) (string, error) {
 
 // invitation returns what the options say about the cluster; an empty one if they say nothing.
 func (o JoinOptions) invitation() (join.Invitation, error) {
-	i := join.Invitation{Server: strings.TrimSuffix(o.Server, "/"), Token: o.Token, Hash: o.CAHash}
+	return invitationOf(o.Server, o.Token, o.CAHash)
+}
+
+func invitationOf(server, token, caHash string) (join.Invitation, error) {
+	i := join.Invitation{Server: strings.TrimSuffix(server, "/"), Token: token, Hash: caHash}
 	if i.Server != "" {
 		if u, err := url.Parse(i.Server); err != nil || u.Scheme != "https" || u.Host == "" {
 			return i, invalid("server %q is not a URL such as https://10.0.0.1:6443", i.Server)
@@ -91,4 +95,19 @@ func (o JoinOptions) invitation() (join.Invitation, error) {
 		return i, invalid("a token is given, but no server")
 	}
 	return i, nil
+}
+
+// joins sets what admits this machine as a server of a cluster.
+func (o Options) joins(config *cluster.Config) error {
+	invitation, err := invitationOf(o.Join, o.JoinToken, o.JoinCAHash)
+	switch {
+	case err != nil:
+		return err
+	case o.Join == "" && o.JoinKey != "":
+		return invalid("a certificate key is given, but no server")
+	case o.Join != "" && len(o.EtcdServers) == 0:
+		return invalid("a server that joins a cluster uses that cluster's etcd, and no etcd servers are given")
+	}
+	config.Join = join.ServerInvitation{Invitation: invitation, Key: o.JoinKey}
+	return nil
 }

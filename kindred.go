@@ -59,14 +59,21 @@ type Options struct {
 	// DataDir holds all persistent state of the cluster. It is created, or reused if an earlier
 	// cluster left it. A directory with other files is refused.
 	DataDir string
-	// BindAddress is the IP address that the API listens on; 127.0.0.1 if empty.
+	// BindAddress is the IP address that the API listens on. By default it is 127.0.0.1, or with Server or Join an address of this
+	// machine that others reach.
 	BindAddress string
+	// Server is set if other machines are to use the API: nodes that join, and other servers.
+	Server bool
 	// SecurePort is the port of the API; 0 picks a free one.
 	SecurePort int
 	// EtcdServers are the URLs of an external etcd, which replaces the embedded one. The files
 	// have its CA and a client certificate and key.
 	EtcdServers                           []string
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
+	// Join is the URL of a server of a cluster that runs, of which this machine becomes a server too; JoinToken, JoinCAHash and
+	// JoinKey admit it. "kindred token create --server" prints them. They are not needed again once the machine has joined, and
+	// EtcdServers must be those of the cluster.
+	Join, JoinToken, JoinCAHash, JoinKey string
 	// EncryptionProviderConfig is a file with an EncryptionConfiguration of
 	// apiserver.config.k8s.io: which resources are encrypted in etcd, and with which keys. With
 	// EncryptionProviderConfigAutomaticReload it is reloaded when it changes.

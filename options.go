@@ -24,6 +24,8 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/authorization"
 	"github.com/kindred-project/kindred/internal/cluster"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/join"
+	"github.com/kindred-project/kindred/internal/machine"
 	kubeletconfig "github.com/kindred-project/kindred/internal/node/config"
 	"github.com/kindred-project/kindred/internal/storage"
 )
@@ -86,6 +88,9 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 		return config, invalid("port %d; ports are from 0 to 65535", o.SecurePort)
 	}
 	if err := o.checkEndpoints(); err != nil {
+		return config, err
+	}
+	if err := o.joins(&config); err != nil {
 		return config, err
 	}
 	if err := cluster.CheckRuntimeConfig(o.RuntimeConfig); err != nil {
@@ -175,13 +180,26 @@ func isEtcdServer(server string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
+// bindAddress returns the address that the API listens on. Other machines must reach that of one of several servers.
 func (o Options) bindAddress() (net.IP, error) {
-	address := orDefault(o.BindAddress, DefaultBindAddress)
-	ip := net.ParseIP(address)
-	if ip == nil {
-		return nil, invalid("bind address %q is not an IP address", address)
+	switch {
+	case o.BindAddress != "":
+		ip := net.ParseIP(o.BindAddress)
+		if ip == nil {
+			return nil, invalid("bind address %q is not an IP address", o.BindAddress)
+		}
+		return ip, nil
+	case o.Join != "":
+		address, err := join.AddressTowards(o.Join)
+		return address.AsSlice(), err
+	case o.Server:
+		ip := machine.HostIP()
+		if ip.IsLoopback() {
+			return nil, invalid("this machine has no address in a network: give one that other machines reach as bind address")
+		}
+		return ip, nil
 	}
-	return ip, nil
+	return net.ParseIP(DefaultBindAddress), nil
 }
 
 // nodeIPs returns the addresses at which other machines reach this one as a node: those that are given, or else the address that the

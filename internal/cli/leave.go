@@ -82,7 +82,7 @@ func credentialsOf(layout datadir.Layout) (*join.Credentials, error) {
 	if member.Server == "" {
 		return nil, fmt.Errorf("%w with the data directory %s", join.ErrNotJoined, layout.Root)
 	}
-	return join.Open(member.Server, member.CA, layout.PKI(), member.Node)
+	return join.Open(member, layout.PKI(), clock.RealClock{})
 }
 
 // stopProcess stops the process that runs in a data directory, if there is one, and waits until it has ended.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/join"
 )
 
@@ -28,7 +30,8 @@ func newToken() *cobra.Command {
 func newTokenCreate() *cobra.Command {
 	var c connection
 	var ttl time.Duration
-	var server, description string
+	var url, description string
+	var forServer bool
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Make a token, and print the line with which machines join",
@@ -36,7 +39,11 @@ func newTokenCreate() *cobra.Command {
 
 Whoever has the line can add nodes until the token expires. The first token also
 publishes the cluster's authority (the ConfigMap cluster-info in kube-public, which
-anybody can read) and the roles of machines that join.`,
+anybody can read) and the roles of machines that join.
+
+With --server the machines become servers, which have the same keys and use the same
+etcd. The keys are taken from the data directory, and stored in the cluster until
+the token expires, encrypted with a key that only the line has.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if ttl <= 0 {
@@ -46,13 +53,16 @@ anybody can read) and the roles of machines that join.`,
 			if err != nil {
 				return err
 			}
-			url, err := serverFor(server, config)
+			server, err := serverFor(url, config)
 			if err != nil {
 				return err
 			}
-			invitation, err := join.Invite(cmd.Context(), client, url, config.CAData, clock.RealClock{}.Now().Add(ttl), description)
+			invitation, err := join.Invite(cmd.Context(), client, server, config.CAData, clock.RealClock{}.Now().Add(ttl), description)
 			if err != nil {
 				return err
+			}
+			if forServer {
+				return inviteServer(cmd, client, invitation)
 			}
 			printf(cmd, "kindred join %s --token %s --ca-hash %s\n", invitation.Server, invitation.Token, invitation.Hash)
 			return nil
@@ -60,9 +70,37 @@ anybody can read) and the roles of machines that join.`,
 	}
 	c.addFlags(cmd, "the cluster")
 	cmd.Flags().DurationVar(&ttl, "ttl", defaultTTL, "how long the token is valid")
-	cmd.Flags().StringVar(&server, "server", "", "URL at which machines reach the API (default that of the kubeconfig)")
+	cmd.Flags().StringVar(&url, "url", "", "URL at which machines reach the API (default that of the kubeconfig)")
+	cmd.Flags().BoolVar(&forServer, "server", false, "the machines become servers of the cluster, and not only nodes")
 	cmd.Flags().StringVar(&description, "description", "", "what the token is for")
 	return cmd
+}
+
+// inviteServer stores the keys of the cluster in the data directory for a token, and prints the line with which machines become
+// servers.
+func inviteServer(cmd *cobra.Command, client kubernetes.Interface, invitation join.Invitation) error {
+	layout, err := layoutOf(cmd)
+	if err != nil {
+		return err
+	}
+	instance, _, err := layout.ReadInstance()
+	if err != nil {
+		return err
+	}
+	if len(instance.Etcd) == 0 {
+		return fmt.Errorf("the cluster in %s has its store in its own process: only servers that use an etcd cluster can share it (--etcd-servers)", layout.Root)
+	}
+	files, err := pki.Shared(layout.PKI())
+	if err != nil {
+		return fmt.Errorf("the keys of the cluster: %w", err)
+	}
+	server, err := join.InviteServer(cmd.Context(), client, invitation, files)
+	if err != nil {
+		return err
+	}
+	printf(cmd, "kindred up --etcd-servers %s --join %s --token %s --ca-hash %s --certificate-key %s\n",
+		strings.Join(instance.Etcd, ","), server.Server, server.Token, server.Hash, server.Key)
+	return nil
 }
 
 func newTokenList() *cobra.Command {
@@ -141,7 +179,7 @@ func serverFor(given string, config *rest.Config) (string, error) {
 		return "", err
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && ip.IsLoopback() {
-		return "", fmt.Errorf("only this machine reaches the API at %s: start the cluster with --bind-address and an address of this machine, or name one that other machines reach with --server", config.Host)
+		return "", fmt.Errorf("only this machine reaches the API at %s: start the cluster with --server, or name one that other machines reach with --url", config.Host)
 	}
 	return config.Host, nil
 }

@@ -59,12 +59,17 @@ func upFlags(options *kindred.Options) *cliflag.NamedFlagSets {
 
 // addClusterFlags adds the flags of the cluster and its node.
 func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
-	flags.StringVar(&options.BindAddress, "bind-address", kindred.DefaultBindAddress, "IP address that the API server listens on")
+	flags.StringVar(&options.BindAddress, "bind-address", "", "IP address that the API server listens on (default "+kindred.DefaultBindAddress+", with --server or --join an address of this machine that others reach)")
+	flags.BoolVar(&options.Server, "server", false, "let other machines use the API: nodes that join, and other servers")
 	flags.IntVar(&options.SecurePort, "secure-port", 6443, "port of the API server; 0 picks a free one")
 	flags.StringSliceVar(&options.EtcdServers, "etcd-servers", nil, "URLs of an external etcd to use instead of the embedded one")
 	flags.StringVar(&options.EtcdCAFile, "etcd-cafile", "", "file of the CA that signed etcd's certificate")
 	flags.StringVar(&options.EtcdCertFile, "etcd-certfile", "", "file of the client certificate for etcd")
 	flags.StringVar(&options.EtcdKeyFile, "etcd-keyfile", "", "file of the client key for etcd")
+	flags.StringVar(&options.Join, "join", "", "URL of a server of a cluster, of which this machine becomes a server too")
+	flags.StringVar(&options.JoinToken, "token", "", "token that admits this machine as a server")
+	flags.StringVar(&options.JoinCAHash, "ca-hash", "", "hash of the key of the cluster's authority")
+	flags.StringVar(&options.JoinKey, "certificate-key", "", "key that decrypts the cluster's keys")
 	flags.StringVar(&options.EncryptionProviderConfig, "encryption-provider-config", "", "file with an EncryptionConfiguration: which resources are encrypted in etcd, and how")
 	flags.BoolVar(&options.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false, "reload the --encryption-provider-config file when it changes")
 	addHistoryFlags(flags, options)

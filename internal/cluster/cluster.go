@@ -110,6 +110,9 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 
 // openStore opens the keys and etcd.
 func (c *Cluster) openStore(ctx context.Context, steps *steps) (err error) {
+	if err := c.receiveKeys(ctx); err != nil {
+		return err
+	}
 	if c.keys, err = pki.Open(c.config.Dir.PKI(), c.config.Clock); err != nil {
 		return err
 	}
@@ -123,8 +126,33 @@ func (c *Cluster) openStore(ctx context.Context, steps *steps) (err error) {
 		return err
 	}
 	c.watchStore()
+	if c.backend.Shared() {
+		if err := c.backend.Claim(ctx, join.HashOf(c.keys.Cluster.Certificate)); err != nil {
+			return err
+		}
+	}
 	steps.done("store")
 	return nil
+}
+
+// receiveKeys gets the cluster's keys from another server, if this one is to join it and has not done so before.
+func (c *Cluster) receiveKeys(ctx context.Context) error {
+	if c.config.Join.Server == "" {
+		return nil
+	}
+	known, err := pki.Exists(c.config.Dir.PKI())
+	if known || err != nil {
+		return err
+	}
+	ca, err := join.Discover(ctx, c.config.Join.Invitation, c.config.Clock)
+	if err != nil {
+		return err
+	}
+	files, err := join.Keys(ctx, c.config.Join, ca)
+	if err != nil {
+		return err
+	}
+	return pki.Adopt(c.config.Dir.PKI(), files)
 }
 
 // watchStore fails the cluster when the embedded store fails.

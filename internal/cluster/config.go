@@ -17,6 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/authentication"
 	"github.com/kindred-project/kindred/internal/auth/authorization"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/join"
 	kubeletconfig "github.com/kindred-project/kindred/internal/node/config"
 	"github.com/kindred-project/kindred/internal/storage"
 )
@@ -32,6 +33,8 @@ type Config struct {
 	Port        int
 	// Etcd is an external store; no servers means the embedded one.
 	Etcd storage.External
+	// Join admits this machine as a server of a cluster that runs; without a server, it is the first.
+	Join join.ServerInvitation
 	// History is how much history the store retains.
 	History storage.Retention
 	// ServiceCIDRs are the ranges of ClusterIPs: IPv4, and IPv6 if Services may have both.

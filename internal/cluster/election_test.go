@@ -8,7 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +22,9 @@ import (
 	"k8s.io/utils/clock"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/join"
 	"github.com/kindred-project/kindred/internal/servers"
 	"github.com/kindred-project/kindred/internal/storage"
 )
@@ -105,35 +107,101 @@ func startEtcd(t *testing.T) string {
 	return etcd.Clients[0].Addr().String()
 }
 
-// startShared starts a server on an etcd, with the keys of another.
+// startShared starts a server on an etcd, which joins the cluster of another one, unless that is nil.
 func startShared(t *testing.T, etcd string, other *Cluster, simulatedNodes int) *Cluster {
 	t.Helper()
-	dir, err := datadir.New(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock, err := dir.Lock() // makes it a data directory
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lock.Release(); err != nil {
-		t.Fatal(err)
-	}
+	config := sharedConfig(t, etcd)
+	config.SimulatedNodes = simulatedNodes
 	if other != nil {
-		if err := os.CopyFS(dir.PKI(), os.DirFS(other.config.Dir.PKI())); err != nil {
-			t.Fatal(err)
-		}
+		config.Join = invite(t, other)
 	}
-	c, err := Start(t.Context(), Config{
-		Dir: dir, BindAddress: net.IPv4(127, 0, 0, 1), Etcd: storage.External{Servers: []string{"http://" + etcd}}, History: storage.DefaultRetention,
-		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, SimulatedNodes: simulatedNodes, Clock: clock.RealClock{},
-		Notice: func(line string) { t.Log(line) },
-	})
+	c, err := Start(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Stop)
 	return c
+}
+
+func sharedConfig(t *testing.T, etcd string) Config {
+	t.Helper()
+	dir, err := datadir.New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{
+		Dir: dir, BindAddress: net.IPv4(127, 0, 0, 1), Etcd: storage.External{Servers: []string{"http://" + etcd}}, History: storage.DefaultRetention,
+		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, Clock: clock.RealClock{},
+		Notice: func(line string) { t.Log(line) },
+	}
+}
+
+// invite lets a machine become a server of a cluster.
+func invite(t *testing.T, c *Cluster) join.ServerInvitation {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	invitation, err := join.Invite(t.Context(), client, c.Server(), c.keys.Cluster.CertPEM, time.Now().Add(time.Hour), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := pki.Shared(c.config.Dir.PKI())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := join.InviteServer(t.Context(), client, invitation, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+// TestServersThatAreRefused: a server needs the keys of the cluster, which only the whole invitation gives it. The keys are collected
+// with the token.
+func TestServersThatAreRefused(t *testing.T) {
+	etcd := startEtcd(t)
+	c := startShared(t, etcd, nil, 0)
+	client, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := invite(t, c)
+	other, node := whole, whole
+	other.Key = strings.Repeat("0", len(other.Key))
+	node.Invitation, err = join.Invite(t.Context(), client, c.Server(), c.keys.Cluster.CertPEM, time.Now().Add(time.Hour), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		invitation join.ServerInvitation
+		want       string
+	}{
+		"a cluster of its own": {join.ServerInvitation{}, "the store belongs to a cluster with the authority " + whole.Hash},
+		"another key":          {other, "the certificate key is not the one of the token"},
+		"a node's token":       {node, "the token admits nodes and no servers"},
+	} {
+		config := sharedConfig(t, etcd)
+		config.Join = test.invitation
+		refused, err := Start(t.Context(), config)
+		if err == nil {
+			refused.Stop()
+		}
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := join.Revoke(t.Context(), client, whole.Token); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the keys are collected with the token", func() bool {
+		secrets, err := client.CoreV1().Secrets(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !slices.ContainsFunc(secrets.Items, func(s corev1.Secret) bool { return strings.HasPrefix(s.Name, "kindred-server-keys-") })
+	})
 }
 
 // reviews asks the server of a client for the tree of the Deployment a.

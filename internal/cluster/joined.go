@@ -14,10 +14,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/join"
@@ -51,8 +54,12 @@ func (n *Node) join(ctx context.Context, invitation join.Invitation, steps *step
 		return err
 	}
 	steps.done("registration")
+	shared := informers.NewSharedInformerFactory(client, 0)
+	if err := n.learnServers(shared, credentials); err != nil {
+		return err
+	}
 	m := prepareMachine(ctx, n.config, steps)
-	if err := m.Join(ctx, n.apiElsewhere(credentials, client), n.parts); err != nil {
+	if err := m.Join(ctx, n.apiElsewhere(credentials, shared), n.parts); err != nil {
 		return err
 	}
 	n.parts.Start("certificates", credentials.Run)
@@ -87,7 +94,7 @@ func (n *Node) credentials(ctx context.Context, invitation join.Invitation) (_ *
 	if err := member.Write(n.config.Dir.Membership()); err != nil {
 		return nil, false, err
 	}
-	credentials, err := join.Open(member.Server, member.CA, n.config.Dir.PKI(), n.config.NodeName)
+	credentials, err := join.Open(member, n.config.Dir.PKI(), n.config.Clock)
 	return credentials, known, err
 }
 
@@ -157,8 +164,7 @@ func (n *Node) initial() *corev1.Node {
 }
 
 // apiElsewhere returns the node's access to an API in another process. All parts of the node act as the node.
-func (n *Node) apiElsewhere(credentials *join.Credentials, client kubernetes.Interface) machine.API {
-	shared := informers.NewSharedInformerFactory(client, 0)
+func (n *Node) apiElsewhere(credentials *join.Credentials, shared informers.SharedInformerFactory) machine.API {
 	return machine.API{
 		ConfigFor: func(as part.Identity) *rest.Config {
 			config := credentials.Config()
@@ -171,4 +177,26 @@ func (n *Node) apiElsewhere(credentials *join.Credentials, client kubernetes.Int
 		},
 		ClusterCA: credentials.CA(), Elsewhere: true,
 	}
+}
+
+// learnServers keeps the addresses of the cluster's servers, so that the node reaches another one when its own is lost, also after
+// a restart.
+func (n *Node) learnServers(shared informers.SharedInformerFactory, credentials *join.Credentials) error {
+	learn := func(object any) {
+		slice, ok := object.(*discoveryv1.EndpointSlice)
+		if !ok {
+			return
+		}
+		member, changed := credentials.Learn(slice)
+		if !changed {
+			return
+		}
+		if err := member.Write(n.config.Dir.Membership()); err != nil {
+			klog.ErrorS(err, "Cannot store the addresses of the cluster's servers")
+		}
+	}
+	_, err := shared.Discovery().V1().EndpointSlices().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: learn, UpdateFunc: func(_, object any) { learn(object) },
+	})
+	return err
 }

@@ -8,13 +8,17 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"net"
+	"net/http"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate"
+	"k8s.io/utils/clock"
 )
 
 // servingPair is the name of the files of the certificate of the agent's server.
@@ -22,42 +26,70 @@ const servingPair = "node-serving"
 
 // Credentials are the certificates of a node. They are renewed while Run runs.
 type Credentials struct {
-	server string
-	ca     []byte
-	node   string
+	member Membership
 	dir    string
-	files  certificate.FileStore
-	client certificate.Manager
+	// servers are where the API is reached, through one transport that all clients share.
+	servers   *endpoints
+	transport http.RoundTripper
+	client    certificate.Manager
 	// serving is nil until Serve.
 	serving certificate.Manager
 }
 
-// Open opens the credentials of a node in a directory, which has its client certificate.
-func Open(server string, ca []byte, dir, node string) (*Credentials, error) {
-	c := &Credentials{server: server, ca: ca, node: node, dir: dir}
-	var err error
-	if c.files, err = openStore(dir, clientPair); err != nil {
+// Open opens the credentials of a member of a cluster in a directory, which has the client certificate of its node.
+func Open(member Membership, dir string, clock clock.PassiveClock) (*Credentials, error) {
+	files, err := openStore(dir, clientPair)
+	if err != nil {
+		return nil, err
+	}
+	given, err := addressOf(member.Server)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of the server: %w", err)
+	}
+	c := &Credentials{member: member, dir: dir, servers: newEndpoints(clock, given)}
+	c.servers.learn(given, member.Servers)
+	path := files.CurrentPath()
+	c.transport, err = rest.TransportFor(&rest.Config{
+		Host: member.Server, Dial: c.servers.dial,
+		TLSClientConfig: rest.TLSClientConfig{ServerName: apiName, CAData: member.CA, CertFile: path, KeyFile: path},
+	})
+	if err != nil {
 		return nil, err
 	}
 	c.client, err = certificate.NewManager(&certificate.Config{
 		ClientsetFn:      c.clientset,
-		Template:         &x509.CertificateRequest{Subject: subject(node)},
+		Template:         &x509.CertificateRequest{Subject: subject(member.Node)},
 		SignerName:       certificatesv1.KubeAPIServerClientKubeletSignerName,
 		GetUsages:        certificate.DefaultKubeletClientGetUsages,
-		CertificateStore: c.files,
+		CertificateStore: files,
 		Name:             "client certificate of the node",
 	})
 	return c, err
 }
 
-// Config returns the configuration of clients that act as the node. They use each new certificate.
+// Config returns the configuration of clients that act as the node. They use each new certificate, and any server that answers.
 func (c *Credentials) Config() *rest.Config {
-	path := c.files.CurrentPath()
-	return &rest.Config{Host: c.server, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: c.ca, CertFile: path, KeyFile: path}}
+	return &rest.Config{Host: c.member.Server, QPS: -1, Transport: c.transport}
+}
+
+// Learn notes the servers in an EndpointSlice of the Service kubernetes, and returns the membership to store if they have changed.
+// It ignores other EndpointSlices.
+func (c *Credentials) Learn(slice *discoveryv1.EndpointSlice) (_ Membership, changed bool) {
+	servers, ok := apiEndpoints(slice)
+	if !ok || len(servers) == 0 {
+		return Membership{}, false
+	}
+	given, err := addressOf(c.member.Server)
+	if err != nil || !c.servers.learn(given, servers) {
+		return Membership{}, false
+	}
+	member := c.member
+	member.Servers = servers
+	return member, true
 }
 
 // CA returns the certificates of the cluster's authority, in PEM.
-func (c *Credentials) CA() []byte { return c.ca }
+func (c *Credentials) CA() []byte { return c.member.CA }
 
 func (c *Credentials) clientset(*tls.Certificate) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(c.Config())
@@ -72,7 +104,7 @@ func (c *Credentials) Serving(addresses []net.IP) (Certificate, error) {
 	}
 	c.serving, err = certificate.NewManager(&certificate.Config{
 		ClientsetFn:      c.clientset,
-		Template:         &x509.CertificateRequest{Subject: subject(c.node), DNSNames: []string{c.node}, IPAddresses: addresses},
+		Template:         &x509.CertificateRequest{Subject: subject(c.member.Node), DNSNames: []string{c.member.Node}, IPAddresses: addresses},
 		SignerName:       certificatesv1.KubeletServingSignerName,
 		GetUsages:        certificate.DefaultKubeletServingGetUsages,
 		CertificateStore: store,

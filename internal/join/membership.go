@@ -17,6 +17,8 @@ import (
 type Membership struct {
 	// Server is the URL of the API.
 	Server string `json:"server"`
+	// Servers are the addresses, host:port, of the cluster's servers when they were last seen.
+	Servers []string `json:"servers,omitempty"`
 	// Node is the name of the machine's node.
 	Node string `json:"node"`
 	// CA are the certificates of the cluster's authority, in PEM.

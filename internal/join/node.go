@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"net/url"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,15 +79,11 @@ func Prefixes(cidrs []string) ([]netip.Prefix, error) {
 
 // AddressTowards returns the address of this machine from which it reaches a server.
 func AddressTowards(server string) (netip.Addr, error) {
-	to, err := url.Parse(server)
+	address, err := addressOf(server)
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	port := to.Port()
-	if port == "" {
-		port = "443"
-	}
-	connection, err := net.Dial("udp", net.JoinHostPort(to.Hostname(), port)) // sends nothing
+	connection, err := net.Dial("udp", address) // sends nothing
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("this machine has no route to %s: %w", server, err)
 	}
