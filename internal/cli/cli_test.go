@@ -234,13 +234,13 @@ func fakeCluster(t *testing.T, readyz func(http.ResponseWriter)) datadir.Layout 
 			}
 		})
 	}
-	node := func(ready corev1.ConditionStatus) corev1.Node {
-		return corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
+	node := func(name string, ready corev1.ConditionStatus) corev1.Node {
+		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
 	}
 	pod := func(phase corev1.PodPhase) corev1.Pod { return corev1.Pod{Status: corev1.PodStatus{Phase: phase}} }
 	answer("/api/v1/nodes", &corev1.NodeList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"},
-		Items:    []corev1.Node{node(corev1.ConditionTrue), node(corev1.ConditionUnknown)},
+		Items:    []corev1.Node{node("a", corev1.ConditionTrue), node("b", corev1.ConditionUnknown)},
 	})
 	answer("/api/v1/pods", &corev1.PodList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
@@ -276,7 +276,7 @@ func TestStatus(t *testing.T) {
 	if code != 0 || errOut != "" {
 		t.Errorf("exit status %d: %s", code, errOut)
 	}
-	for _, want := range []string{"kindred v9, up 90m\n", "embedded etcd\n", "unix:///run/x.sock\n", "ok\n", "1 of 2 ready\n", "3 (1 Pending, 2 Running)\n",
+	for _, want := range []string{"kindred v9, up 90m\n", "embedded etcd\n", "unix:///run/x.sock\n", "ok\n", "1 of 2 ready; \"kubectl describe node b\" says what is wrong\n", "3 (1 Pending, 2 Running)\n",
 		"On hold  2 objects; \"kindred lint -A --rule on-hold\" explains why and how to continue\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)

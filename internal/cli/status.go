@@ -76,8 +76,10 @@ type status struct {
 	Joined bool `json:"joined,omitempty"`
 	Ready  bool `json:"ready"`
 	// Failing lists the checks of /readyz that fail. Problem is why the API does not respond.
-	Failing []string       `json:"failing,omitempty"`
-	Problem string         `json:"problem,omitempty"`
+	Failing []string `json:"failing,omitempty"`
+	Problem string   `json:"problem,omitempty"`
+	// Servers are those of a cluster whose servers share a store; a node does not know them.
+	Servers []serverStatus `json:"servers,omitempty"`
 	Nodes   nodeCount      `json:"nodes"`
 	Pods    map[string]int `json:"pods"`
 	// Held is the number of objects on hold. HoldsProblem is why it is not known.
@@ -90,6 +92,9 @@ type status struct {
 type nodeCount struct {
 	Total int `json:"total"`
 	Ready int `json:"ready"`
+	// NotReady are the names of those that are not. Versions are the different ones.
+	NotReady []string `json:"notReady,omitempty"`
+	Versions []string `json:"versions,omitempty"`
 }
 
 func statusOf(ctx context.Context, layout datadir.Layout) (*status, error) {
@@ -118,7 +123,13 @@ func statusOf(ctx context.Context, layout datadir.Layout) (*status, error) {
 		return s, nil
 	}
 	if joined {
-		return s, nil // a node may not ask for objects on hold
+		return s, nil // a node may ask neither for objects on hold nor for servers
+	}
+	if len(s.Etcd) > 0 { // others may share the store
+		if err := s.readServers(ctx, client, clock.RealClock{}.Now()); err != nil {
+			s.Ready, s.Problem = false, err.Error()
+			return s, nil
+		}
 	}
 	if err := s.readHolds(ctx, config); err != nil {
 		s.HoldsProblem = err.Error()
@@ -159,10 +170,7 @@ func (s *status) read(ctx context.Context, client kubernetes.Interface) error {
 		return err
 	}
 	for i := range nodes.Items {
-		s.Nodes.Total++
-		if isReady(&nodes.Items[i]) {
-			s.Nodes.Ready++
-		}
+		s.Nodes.add(&nodes.Items[i])
 	}
 	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, recent)
 	if err != nil {
@@ -226,6 +234,8 @@ func (s *status) verdict() error {
 		return fmt.Errorf("the cluster does not respond: %s; see its output, or restart it", s.Problem)
 	case len(s.Failing) > 0:
 		return fmt.Errorf("the cluster is not ready: %s", strings.Join(s.Failing, ", "))
+	case s.leaderless():
+		return fmt.Errorf("no server leads the cluster at present, so that nothing is scheduled or collected; if this does not change within seconds, the logs of the servers say why")
 	case !s.Ready:
 		return fmt.Errorf("the cluster is not ready")
 	default:
@@ -246,7 +256,10 @@ func (s *status) print(cmd *cobra.Command, clock clock.PassiveClock) {
 	}
 	row("Runtime", "%s", s.runtime())
 	row("Health", "%s", s.health())
-	row("Nodes", "%d of %d ready", s.Nodes.Ready, s.Nodes.Total)
+	for _, server := range s.Servers {
+		row("Server", "%s", server.describe(clock.Now()))
+	}
+	row("Nodes", "%s", s.Nodes.describe())
 	row("Pods", "%s", s.podCounts())
 	switch {
 	case s.HoldsProblem != "":

@@ -54,6 +54,9 @@ type Server struct {
 	Leads bool
 }
 
+// LeaseOf returns the name of the Lease of a server.
+func LeaseOf(server string) string { return prefix + server }
+
 // IsLost reports whether a server has not renewed its Lease for too long.
 func (s Server) IsLost(now time.Time) bool { return now.Sub(s.Seen) > lifetime }
 
@@ -87,7 +90,7 @@ func Leader(ctx context.Context, client kubernetes.Interface) (Server, error) {
 	if name == "" {
 		return Server{}, fmt.Errorf("no server leads at present")
 	}
-	lease, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, prefix+name, metav1.GetOptions{})
+	lease, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, LeaseOf(name), metav1.GetOptions{})
 	if err != nil {
 		return Server{}, fmt.Errorf("server %s, which leads: %w", name, err)
 	}
@@ -127,7 +130,7 @@ func Announce(ctx context.Context, client kubernetes.Interface, server Server, c
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			_ = leases.Delete(ctx, prefix+server.Name, metav1.DeleteOptions{}) // or it expires
+			_ = leases.Delete(ctx, LeaseOf(server.Name), metav1.DeleteOptions{}) // or it expires
 			return nil
 		}
 	}
@@ -136,7 +139,7 @@ func Announce(ctx context.Context, client kubernetes.Interface, server Server, c
 // renew writes the Lease of a server. If that is new, it deletes those of servers that are long lost.
 func renew(ctx context.Context, client kubernetes.Interface, server Server, now time.Time) error {
 	leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
-	lease, err := leases.Get(ctx, prefix+server.Name, metav1.GetOptions{})
+	lease, err := leases.Get(ctx, LeaseOf(server.Name), metav1.GetOptions{})
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {
 		return err
@@ -168,7 +171,7 @@ func forget(ctx context.Context, client kubernetes.Interface, now time.Time) err
 		if now.Sub(server.Seen) < forgotten {
 			continue
 		}
-		err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, prefix+server.Name, metav1.DeleteOptions{})
+		err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, LeaseOf(server.Name), metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}

@@ -27,8 +27,8 @@ import (
 // secondNode is the name of the node on the second machine.
 const secondNode = "second"
 
-// secondMachine is a network namespace that is connected with this machine as another machine would be, and a data directory.
-type secondMachine struct {
+// otherMachine is a network namespace that is connected with this machine as another machine would be, and a data directory.
+type otherMachine struct {
 	t   *testing.T
 	dir string
 	// namespace is the name of its network namespace, address its address, and host that of this machine for it.
@@ -92,9 +92,9 @@ func handleAt(t *testing.T, in netns.NsHandle) *netlink.Handle {
 }
 
 // newSecondMachine creates a machine that shares a link with this one.
-func newSecondMachine(t *testing.T) *secondMachine {
+func newSecondMachine(t *testing.T) *otherMachine {
 	t.Helper()
-	m := &secondMachine{t: t, dir: filepath.Join(t.TempDir(), "data"), namespace: "kindred-join", host: "10.247.9.1", address: "10.247.9.2"}
+	m := &otherMachine{t: t, dir: filepath.Join(t.TempDir(), "data"), namespace: "kindred-join", host: "10.247.9.1", address: "10.247.9.2"}
 	there := namespace(t, m.namespace)
 	linked(t, m.namespace, -1, there, m.host+"/30", m.address+"/30")
 	route(t, there, "0.0.0.0/0", m.host)
@@ -102,9 +102,9 @@ func newSecondMachine(t *testing.T) *secondMachine {
 }
 
 // newRoutedMachine creates a machine behind a router.
-func newRoutedMachine(t *testing.T) *secondMachine {
+func newRoutedMachine(t *testing.T) *otherMachine {
 	t.Helper()
-	m := &secondMachine{t: t, dir: filepath.Join(t.TempDir(), "data"), namespace: "kindred-behind", host: "10.247.9.5", address: "10.247.9.10"}
+	m := &otherMachine{t: t, dir: filepath.Join(t.TempDir(), "data"), namespace: "kindred-behind", host: "10.247.9.5", address: "10.247.9.10"}
 	router, there := namespace(t, "kindred-router"), namespace(t, m.namespace)
 	linked(t, "kindred-router", -1, router, m.host+"/30", "10.247.9.6/30")
 	linked(t, "behind", router, there, "10.247.9.9/30", m.address+"/30")
@@ -143,14 +143,14 @@ func bringUp(at *netlink.Handle, name, address string) error {
 }
 
 // command returns a command line of kindred on the machine.
-func (m *secondMachine) command(args ...string) *exec.Cmd {
+func (m *otherMachine) command(args ...string) *exec.Cmd {
 	return exec.Command("nsenter", append([]string{"--net=/run/netns/" + m.namespace, binary, "--data-dir", m.dir}, args...)...)
 }
 
-func (m *secondMachine) run(args ...string) result { return runCommand(m.command(args...), "") }
+func (m *otherMachine) run(args ...string) result { return runCommand(m.command(args...), "") }
 
 // join runs "kindred join" until it prints that the node is ready.
-func (m *secondMachine) join(args ...string) *process {
+func (m *otherMachine) join(args ...string) *process {
 	m.t.Helper()
 	p := m.begin(args...)
 	m.await(p, "ready in ")
@@ -158,7 +158,7 @@ func (m *secondMachine) join(args ...string) *process {
 }
 
 // begin starts "kindred join".
-func (m *secondMachine) begin(args ...string) *process {
+func (m *otherMachine) begin(args ...string) *process {
 	m.t.Helper()
 	p, err := startProcess(m.command(append([]string{"join"}, args...)...))
 	if err != nil {
@@ -179,7 +179,7 @@ func (m *secondMachine) begin(args ...string) *process {
 }
 
 // await waits until a "kindred join" has printed something.
-func (m *secondMachine) await(p *process, text string) {
+func (m *otherMachine) await(p *process, text string) {
 	m.t.Helper()
 	deadline := time.After(startLimit)
 	for !strings.Contains(p.out.String(), text) {
@@ -304,7 +304,7 @@ func (s *session) invitation() []string {
 }
 
 // resetAfterwards resets the machine before its namespace goes.
-func (m *secondMachine) resetAfterwards() {
+func (m *otherMachine) resetAfterwards() {
 	m.t.Cleanup(func() {
 		if r := m.run("reset"); r.code != 0 {
 			m.t.Errorf("reset of the second machine: %s", r.err)
@@ -312,7 +312,7 @@ func (m *secondMachine) resetAfterwards() {
 	})
 }
 
-func (m *secondMachine) loadImages() {
+func (m *otherMachine) loadImages() {
 	m.t.Helper()
 	file, err := archive()
 	if err != nil {
@@ -324,7 +324,7 @@ func (m *secondMachine) loadImages() {
 }
 
 // refusesOthers: a wrong hash and a wrong token are refused, and nothing is left of them.
-func (s *session) refusesOthers(m *secondMachine, invitation []string) {
+func (s *session) refusesOthers(m *otherMachine, invitation []string) {
 	s.Helper()
 	for what, test := range map[string]struct{ old, new, want string }{
 		"another authority": {invitation[4], "sha256:" + strings.Repeat("0", 64), "the cluster's authority has the hash"},
@@ -345,7 +345,7 @@ func (s *session) refusesOthers(m *secondMachine, invitation []string) {
 }
 
 // refusesTakenName: another machine does not get the name of a node.
-func (s *session) refusesTakenName(m *secondMachine, invitation []string) {
+func (s *session) refusesTakenName(m *otherMachine, invitation []string) {
 	s.Helper()
 	other := *m
 	other.dir = filepath.Join(s.TempDir(), "data")

@@ -1,0 +1,87 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kindred-project/kindred/internal/servers"
+)
+
+// serverStatus is the state of one of several servers.
+type serverStatus struct {
+	Name    string `json:"name"`
+	URL     string `json:"url"`
+	Version string `json:"version"`
+	// Leads is set if the server runs the controllers, the scheduler and the garbage collector.
+	Leads bool `json:"leads,omitempty"`
+	// Lost is set if it has not reported since Seen.
+	Lost bool      `json:"lost,omitempty"`
+	Seen time.Time `json:"seen"`
+}
+
+// readServers reads the servers of a cluster whose servers share a store.
+func (s *status) readServers(ctx context.Context, client kubernetes.Interface, now time.Time) error {
+	all, err := servers.List(ctx, client)
+	if err != nil {
+		return err
+	}
+	for _, server := range all {
+		s.Servers = append(s.Servers, serverStatus{
+			Name: server.Name, URL: server.URL, Version: server.Version, Leads: server.Leads, Lost: server.IsLost(now), Seen: server.Seen,
+		})
+	}
+	return nil
+}
+
+// describe tells the state of a server, and what to do if it is lost.
+func (s serverStatus) describe(now time.Time) string {
+	text := fmt.Sprintf("%s at %s, kindred %s", s.Name, s.URL, s.Version)
+	switch {
+	case s.Lost:
+		return fmt.Sprintf("%s, lost for %s: start it again there; if the machine is gone for good, \"kubectl delete lease -n kube-system %s\"",
+			text, duration.HumanDuration(now.Sub(s.Seen)), servers.LeaseOf(s.Name))
+	case s.Leads:
+		return text + ", leads"
+	}
+	return text
+}
+
+// leaderless reports whether there are several servers and none that leads.
+func (s *status) leaderless() bool {
+	return len(s.Servers) > 0 && !slices.ContainsFunc(s.Servers, func(server serverStatus) bool { return server.Leads && !server.Lost })
+}
+
+// describe tells how many nodes are ready, which are not, and which versions they have if those differ.
+func (n nodeCount) describe() string {
+	text := fmt.Sprintf("%d of %d ready", n.Ready, n.Total)
+	if len(n.NotReady) > 0 {
+		text += fmt.Sprintf("; \"kubectl describe node %s\" says what is wrong", strings.Join(n.NotReady, " "))
+	}
+	if len(n.Versions) > 1 {
+		text += "; versions " + strings.Join(n.Versions, ", ")
+	}
+	return text
+}
+
+// add counts a node.
+func (n *nodeCount) add(node *corev1.Node) {
+	n.Total++
+	if isReady(node) {
+		n.Ready++
+	} else {
+		n.NotReady = append(n.NotReady, node.Name)
+	}
+	if version := node.Status.NodeInfo.KubeletVersion; version != "" && !slices.Contains(n.Versions, version) {
+		n.Versions = append(n.Versions, version)
+	}
+}

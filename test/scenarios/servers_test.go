@@ -1,0 +1,289 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// TestServers: three servers on one etcd and a machine with pods. The loss of the server that leads, by a crash, a stop of the
+// process for a while, and a clean stop, is followed by another one within five seconds. What was acknowledged is kept, the pods run on,
+// and their machine stays Ready.
+func TestServers(t *testing.T) {
+	needContainers(t)
+	if userRuntime != "" {
+		t.Skip("several machines cannot share one runtime")
+	}
+	l := newLAN(t)
+	etcd := startEtcd(t, l.host)
+	node := l.machine(9)
+	all := []*cluster{l.server(1, "--server", "--no-node", "--etcd-servers", etcd)}
+	for i := range 2 {
+		all = append(all, l.server(2+i, append(serverInvitation(t, all[0]), "--no-node")...))
+	}
+	s := newSession(t, all[2])
+	node.resetAfterwards()
+	node.join(append(s.invitation(), "--node-name", secondNode)...)
+	node.loadImages()
+	s.deploys("web", 2)
+	write := newSteadyWriter(s, all)
+	began := time.Now()
+
+	led := s.leader()
+	lost := led.of(t, all)
+	lost.kill(t)
+	killed := time.Now()
+	s = s.on(all, lost)
+	led = s.follows(led, killed, 5*time.Second, "a crash")
+	s.scales("web", 3)
+	lost.again(t)
+
+	stopped := led.of(t, all)
+	s = s.on(all, stopped)
+	if err := stopped.up.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	halted := time.Now()
+	next := s.follows(led, halted, 5*time.Second, "a stop of the process")
+	s.scales("web", 4)
+	if err := stopped.up.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	s.scales("web", 3)
+	if now := s.leader(); now.name != next.name {
+		t.Errorf("%s leads and not %s, after %s goes on", now.name, next.name, led.name)
+	}
+
+	leaving := next.of(t, all)
+	s = s.on(all, leaving)
+	leaving.terminate(t)
+	s.follows(next, time.Now(), 2*time.Second, "a clean stop")
+	s.scales("web", 2)
+	leaving.again(t)
+
+	write.check()
+	for _, pod := range s.pods("app=web") {
+		if pod.Status.ContainerStatuses[0].RestartCount > 0 {
+			t.Errorf("pod %s was restarted", pod.Name)
+		}
+	}
+	second, err := s.cluster.client(t).CoreV1().Nodes().Get(t.Context(), secondNode, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range second.Status.Conditions {
+		if c.Type == corev1.NodeReady && (c.Status != corev1.ConditionTrue || c.LastTransitionTime.Time.After(began)) {
+			t.Errorf("the node is Ready=%s since %s, and the servers were lost after %s", c.Status, c.LastTransitionTime, began)
+		}
+	}
+	if r := node.run("leave", "--force"); r.code != 0 {
+		t.Errorf("leave: %d, %q, %q", r.code, r.out, r.err)
+	}
+}
+
+// startEtcd starts an etcd with an address, and returns its URL.
+func startEtcd(t *testing.T, address string) string {
+	t.Helper()
+	conf := embed.NewConfig()
+	conf.Dir, conf.LogLevel = t.TempDir(), "fatal"
+	client, peer := []url.URL{{Scheme: "http", Host: address + ":2379"}}, []url.URL{{Scheme: "http", Host: address + ":2380"}}
+	conf.ListenClientUrls, conf.AdvertiseClientUrls = client, client
+	conf.ListenPeerUrls, conf.AdvertisePeerUrls = peer, peer
+	conf.InitialCluster = conf.InitialClusterFromName(conf.Name)
+	etcd, err := embed.StartEtcd(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(etcd.Close)
+	<-etcd.Server.ReadyNotify()
+	return client[0].String()
+}
+
+// serverInvitation returns the arguments of "kindred up" that "kindred token create --server" prints.
+func serverInvitation(t *testing.T, c *cluster) []string {
+	t.Helper()
+	r := c.run("token", "create", "--server")
+	line := strings.Fields(r.out)
+	if r.code != 0 || len(line) < 3 || line[0] != "kindred" || line[1] != "up" {
+		t.Fatalf("token create --server: %d, %q, %s", r.code, r.out, r.err)
+	}
+	return line[2:]
+}
+
+// leadership is which server leads.
+type leadership struct{ name, url string }
+
+// leader returns the server that leads; none if no server holds the lease.
+func (s *session) leader() leadership {
+	s.Helper()
+	leases := s.cluster.client(s.T).CoordinationV1().Leases(metav1.NamespaceSystem)
+	get := func(name string) *coordinationv1.Lease {
+		lease, err := leases.Get(s.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			s.Fatal(err)
+		}
+		return lease
+	}
+	holder := get("kindred-leader").Spec.HolderIdentity
+	if holder == nil || *holder == "" {
+		return leadership{}
+	}
+	return leadership{*holder, get("kindred-server-" + *holder).Annotations["kindred.dev/url"]}
+}
+
+// of returns the one of several servers that leads.
+func (l leadership) of(t *testing.T, all []*cluster) *cluster {
+	t.Helper()
+	for _, c := range all {
+		if c.config(t).Host == l.url {
+			return c
+		}
+	}
+	t.Fatalf("%+v leads, which is none of the servers", l)
+	return nil
+}
+
+// on returns the session on another server than the given one.
+func (s *session) on(all []*cluster, not *cluster) *session {
+	other := *s
+	other.cluster = all[slices.IndexFunc(all, func(c *cluster) bool { return c != not && c.running() })]
+	return &other
+}
+
+// follows waits until another server leads, and returns it.
+func (s *session) follows(old leadership, since time.Time, limit time.Duration, what string) (now leadership) {
+	s.Helper()
+	s.within(limit+10*time.Second, "another server leads after "+what, func() error {
+		if now = s.leader(); now.name == "" || now.name == old.name {
+			return fmt.Errorf("%+v leads", now)
+		}
+		return nil
+	})
+	took := time.Since(since).Round(10 * time.Millisecond)
+	s.Logf("after %s another server leads within %v", what, took)
+	if took > limit {
+		s.Errorf("another server leads %v after %s, more than %v", took, what, limit)
+	}
+	return now
+}
+
+func (s *session) deploys(name string, replicas int) {
+	s.Helper()
+	s.apply(fmt.Sprintf(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s}
+spec:
+  replicas: %[2]d
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers: [{name: main, image: "%[3]s", command: [sleep, "100000"]}]
+`, name, replicas, image))
+	s.areReady(name, replicas)
+}
+
+// scales changes a Deployment, and waits until it has exactly as many pods, all Ready.
+func (s *session) scales(name string, replicas int) {
+	s.Helper()
+	s.kubectl("scale", "deployment", name, fmt.Sprintf("--replicas=%d", replicas))
+	s.areReady(name, replicas)
+}
+
+func (s *session) areReady(name string, replicas int) {
+	s.Helper()
+	s.within(30*time.Second, fmt.Sprintf("%s has %d pods", name, replicas), func() error {
+		d, err := s.cluster.client(s.T).AppsV1().Deployments(s.namespace).Get(s.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if pods := len(s.pods("app=" + name)); d.Status.ReadyReplicas != int32(replicas) || pods != replicas {
+			return fmt.Errorf("%d of %d pods are ready", d.Status.ReadyReplicas, pods)
+		}
+		return nil
+	})
+}
+
+// steadyWriter creates ConfigMaps on any of the servers, one after the other, until it is checked.
+type steadyWriter struct {
+	*session
+	clients []kubernetes.Interface
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+	// acknowledged are the names of ConfigMaps whose creation has succeeded.
+	acknowledged []string
+	pause        time.Duration
+}
+
+func newSteadyWriter(s *session, all []*cluster) *steadyWriter {
+	s.Helper()
+	w := &steadyWriter{session: s}
+	for _, c := range all {
+		config := c.config(s.T)
+		config.Timeout = 2 * time.Second
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			s.Fatal(err)
+		}
+		w.clients = append(w.clients, client)
+	}
+	ctx, stop := context.WithCancel(s.Context())
+	w.stop = stop
+	w.done.Go(func() { w.run(ctx) })
+	s.Cleanup(func() {
+		stop()
+		w.done.Wait()
+	})
+	return w
+}
+
+// run tries each ConfigMap on one server after the other, as a client with several servers does.
+func (w *steadyWriter) run(ctx context.Context) {
+	last := time.Now()
+	for n := 0; ctx.Err() == nil; n++ {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("written-%d", n)}}
+		_, err := w.clients[n%len(w.clients)].CoreV1().ConfigMaps(w.namespace).Create(ctx, object, metav1.CreateOptions{})
+		if err == nil {
+			w.acknowledged = append(w.acknowledged, object.Name)
+			w.pause, last = max(w.pause, time.Since(last)), time.Now()
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// check ends the writing: all that was acknowledged is stored.
+func (w *steadyWriter) check() {
+	w.Helper()
+	w.stop()
+	w.done.Wait()
+	stored, err := w.cluster.client(w.T).CoreV1().ConfigMaps(w.namespace).List(w.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, object := range stored.Items {
+		names[object.Name] = true
+	}
+	missing := slices.DeleteFunc(slices.Clone(w.acknowledged), func(name string) bool { return names[name] })
+	w.Logf("%d writes were acknowledged, with pauses of at most %v", len(w.acknowledged), w.pause)
+	if len(missing) > 0 || len(w.acknowledged) < 100 {
+		w.Errorf("of %d acknowledged writes, these are lost: %v", len(w.acknowledged), missing)
+	}
+}
