@@ -137,8 +137,13 @@ func (t *term) newCollector() (*collector.Collector, error) {
 	}
 	return collector.New(collector.Options{
 		Metadata: objects, Discovery: resources, Served: t.server.AwaitDefinitions, Events: events, Clock: t.config.Clock,
-		Busy: t.server.Busy, Records: t.backend.Records(),
+		Busy: t.busy, Records: t.backend.Records(),
 	}), nil
+}
+
+// busy reports whether clients other than the cluster's own parts are making requests, to this server or to another one.
+func (t *term) busy() bool {
+	return t.server.Busy() || t.traffic != nil && t.traffic.Busy()
 }
 
 // connectReviews connects the ownership reviews to the collector's graph. The collector sees

@@ -19,6 +19,7 @@ import (
 	"github.com/kindred-project/kindred/internal/apiserver"
 	"github.com/kindred-project/kindred/internal/part"
 	"github.com/kindred-project/kindred/internal/servers"
+	"github.com/kindred-project/kindred/internal/storage"
 )
 
 // A server that is lost is followed within leaseDuration, a retry and the start of the parts: less than 5 s. The leader gives up
@@ -52,13 +53,21 @@ func (c *Cluster) startTerms(ctx context.Context, steps *steps) error {
 	if err != nil {
 		return err
 	}
-	self := servers.Server{Name: candidate.name, Version: c.config.Version, URL: c.Server()}
+	c.announce(candidate)
+	c.parts.Start("election", func(ctx context.Context) error { return candidate.run(ctx, steps) })
+	return part.Await(ctx, candidate.decided)
+}
+
+// announce tells the other servers of this one, and of its traffic.
+func (c *Cluster) announce(as *candidate) {
+	self := servers.Server{Name: as.name, Version: c.config.Version, URL: c.Server()}
 	if reached := c.serving.forPods(); reached.IsValid() {
 		self.URL = "https://" + reached.String()
 	}
-	c.parts.Start("announcement", func(ctx context.Context) error { return servers.Announce(ctx, candidate.client, self, c.config.Clock) })
-	c.parts.Start("election", func(ctx context.Context) error { return candidate.run(ctx, steps) })
-	return part.Await(ctx, candidate.decided)
+	c.parts.Start("announcement", func(ctx context.Context) error { return servers.Announce(ctx, as.client, self, c.config.Clock) })
+	// The leader's collector knows the traffic of its own server.
+	busy := func() bool { return c.term.Load() == nil && c.server.Busy() }
+	c.parts.Start("traffic", func(ctx context.Context) error { return c.backend.ShareTraffic(ctx, as.name, busy, c.config.Clock) })
 }
 
 func (c *Cluster) newCandidate() (*candidate, error) {
@@ -181,7 +190,8 @@ func (c *candidate) begin(ctx context.Context, end func(), running *part.Group, 
 		return err
 	}
 	t := c.newTerm(running, fence)
-	t.end = end
+	t.end, t.traffic = end, storage.NewTraffic(c.config.Clock)
+	running.Start("traffic of other servers", func(ctx context.Context) error { return t.traffic.Run(ctx, c.backend) })
 	return t.start(ctx, steps)
 }
 

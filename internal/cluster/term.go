@@ -28,6 +28,8 @@ type term struct {
 	*Cluster
 	// api is the API for the parts: what they write is under the fence of the term.
 	api apiserver.Client
+	// traffic is that of other servers; nil if there are none.
+	traffic *storage.Traffic
 	// end ends the term, if there are other servers.
 	end func()
 	// running are the parts of the term.
