@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -28,34 +29,32 @@ const servingPair = "node-serving"
 type Credentials struct {
 	member Membership
 	dir    string
+	clock  clock.WithTicker
 	// servers are where the API is reached, through one transport that all clients share.
 	servers   *endpoints
-	transport http.RoundTripper
+	transport *http.Transport
 	client    certificate.Manager
 	// serving is nil until Serve.
 	serving certificate.Manager
 }
 
 // Open opens the credentials of a member of a cluster in a directory, which has the client certificate of its node.
-func Open(member Membership, dir string, clock clock.PassiveClock) (*Credentials, error) {
+func Open(member Membership, dir string, clock clock.WithTicker) (*Credentials, error) {
 	files, err := openStore(dir, clientPair)
 	if err != nil {
 		return nil, err
 	}
+	c := &Credentials{member: member, dir: dir, clock: clock}
 	given, err := addressOf(member.Server)
 	if err != nil {
 		return nil, fmt.Errorf("the URL of the server: %w", err)
 	}
-	c := &Credentials{member: member, dir: dir, servers: newEndpoints(clock, given)}
-	c.servers.learn(given, member.Servers)
-	path := files.CurrentPath()
-	c.transport, err = rest.TransportFor(&rest.Config{
-		Host: member.Server, Dial: c.servers.dial,
-		TLSClientConfig: rest.TLSClientConfig{ServerName: apiName, CAData: member.CA, CertFile: path, KeyFile: path},
-	})
+	c.servers, err = newEndpoints(member.CA, func() *tls.Certificate { return c.client.Current() }, given)
 	if err != nil {
 		return nil, err
 	}
+	c.servers.learn(given, member.Servers)
+	c.transport = c.servers.transport()
 	c.client, err = certificate.NewManager(&certificate.Config{
 		ClientsetFn:      c.clientset,
 		Template:         &x509.CertificateRequest{Subject: subject(member.Node)},
@@ -117,15 +116,29 @@ func (c *Credentials) Serving(addresses []net.IP) (Certificate, error) {
 	return c.serving.Current, nil
 }
 
-// Run renews the certificates until ctx ends.
+// renewalCheck is the time between two looks whether the client certificate has been renewed.
+const renewalCheck = time.Minute
+
+// Run renews the certificates until ctx ends. Connections with an earlier client certificate are closed.
 func (c *Credentials) Run(ctx context.Context) error {
 	c.client.Start()
 	defer c.client.Stop()
 	if c.serving != nil {
 		defer c.serving.Stop()
 	}
-	<-ctx.Done()
-	return nil
+	ticker := c.clock.NewTicker(renewalCheck)
+	defer ticker.Stop()
+	for used := c.client.Current(); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+		if now := c.client.Current(); now != used {
+			used = now
+			c.servers.opened.CloseAll()
+		}
+	}
 }
 
 func encodeRequest(der []byte) []byte {

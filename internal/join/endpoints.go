@@ -6,65 +6,80 @@ package join
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
+	"k8s.io/client-go/util/connrotation"
 )
 
 const (
-	// dialLimit is the time that a server has to accept a connection before the next one is tried.
+	// dialLimit is the time that a server has to accept a connection, and then to authenticate itself, before the next one is tried.
 	dialLimit = 3 * time.Second
-	// silenceLimit is the time after which a connection on which the server does not acknowledge anything is closed (tcp(7)). It is
-	// much shorter than the time after which the cluster gives up a node that does not report.
-	silenceLimit = 8 * time.Second
+	// silence is the time without a response after which a server is asked whether it is there (a ping of HTTP/2), and the time that it has
+	// to answer before another one is tried. It is much shorter than the time after which the cluster gives up a node that does not
+	// report.
+	silence = 4 * time.Second
 )
-
-// shortLived is how long a connection lasts at most that was of no use: something else than a server of the cluster listens there.
-const shortLived = time.Second
 
 // apiName is in the certificates of all API servers, so that a certificate is valid whichever of them answers.
 const apiName = "kubernetes.default.svc"
 
 // endpoints are the addresses at which the servers of a cluster listen.
 type endpoints struct {
-	clock  clock.PassiveClock
 	dialer net.Dialer
+	tls    *tls.Config
+	opened *connrotation.ConnectionTracker
 
 	mu sync.Mutex
 	// known are host:port, in the order in which they are tried: the one that has accepted the last connection is first.
 	known []string
-	// accepted is when it has.
-	accepted time.Time
 }
 
-func newEndpoints(clock clock.PassiveClock, known ...string) *endpoints {
-	return &endpoints{clock: clock, known: known, dialer: net.Dialer{
-		Timeout:         dialLimit,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silenceLimit / 4, Interval: silenceLimit / 4, Count: 3},
-		Control: func(_, _ string, c syscall.RawConn) (err error) {
-			controlErr := c.Control(func(fd uintptr) {
-				err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silenceLimit.Milliseconds()))
-			})
-			return errors.Join(controlErr, err)
+// newEndpoints returns endpoints whose servers have certificates of an authority, in PEM, and at which clients have the certificate
+// that a function returns.
+func newEndpoints(ca []byte, client func() *tls.Certificate, known ...string) (*endpoints, error) {
+	authority := x509.NewCertPool()
+	if !authority.AppendCertsFromPEM(ca) {
+		return nil, errors.New("the cluster's authority has no certificate")
+	}
+	return &endpoints{
+		known: known, dialer: net.Dialer{Timeout: dialLimit}, opened: connrotation.NewConnectionTracker(),
+		tls: &tls.Config{
+			MinVersion: tls.VersionTLS12, RootCAs: authority, ServerName: apiName, NextProtos: []string{"h2", "http/1.1"},
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				if current := client(); current != nil {
+					return current, nil
+				}
+				return nil, errors.New("this node has no valid certificate")
+			},
 		},
-	}}
+	}, nil
 }
 
-// dial connects to the first server that accepts, whatever the address: all serve the same API.
+// transport returns a transport for requests to any of the servers.
+func (e *endpoints) transport() *http.Transport {
+	return &http.Transport{
+		DialTLSContext: e.dial, ForceAttemptHTTP2: true, DisableCompression: true,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: silence},
+	}
+}
+
+// dial connects to the first server that accepts and has a certificate of the cluster, whatever the address: all serve the same API.
 func (e *endpoints) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	var errs []error
-	for _, address := range e.next() {
-		connection, err := e.dialer.DialContext(ctx, network, address)
+	for _, address := range e.list() {
+		connection, err := e.connect(ctx, network, address)
 		if err == nil {
 			e.prefer(address)
 			return connection, nil
@@ -76,13 +91,24 @@ func (e *endpoints) dial(ctx context.Context, network, _ string) (net.Conn, erro
 	return nil, errors.Join(errs...)
 }
 
-// next returns the addresses in the order in which they are to be tried. One that is needed again at once goes to the end.
-func (e *endpoints) next() []string {
+func (e *endpoints) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	raw, err := e.dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	connection := tls.Client(e.opened.Track(raw), e.tls)
+	if err := connection.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, fmt.Errorf("%s: %w", address, err)
+	}
+	return connection, nil
+}
+
+func (e *endpoints) list() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.known) > 1 && e.clock.Since(e.accepted) < shortLived {
-		e.known = append(e.known[1:], e.known[0])
-	}
 	return slices.Clone(e.known)
 }
 
@@ -90,7 +116,6 @@ func (e *endpoints) next() []string {
 func (e *endpoints) prefer(address string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.accepted = e.clock.Now()
 	if i := slices.Index(e.known, address); i > 0 {
 		e.known = slices.Insert(slices.Delete(e.known, i, i+1), 0, address)
 	}

@@ -4,26 +4,29 @@
 package join
 
 import (
+	"crypto/tls"
 	"net"
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
-	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/clock"
 )
 
-// TestDial: a connection goes to the server that accepted the last one, to another one if that is lost, and to another one if the
-// last connection was of no use.
+// TestDial: a connection goes to the server that accepted the last one, to another one if that is lost, and never to what has no
+// certificate of the cluster.
 func TestDial(t *testing.T) {
-	c := clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	a, b := accepting(t), accepting(t)
-	e := newEndpoints(c, a.Addr().String(), b.Addr().String())
+	ca, serving := authorityAndCertificate(t)
+	_, foreign := authorityAndCertificate(t)
+	a, b, other := accepting(t, serving), accepting(t, serving), accepting(t, foreign)
+	e, err := newEndpoints(ca, func() *tls.Certificate { return &serving }, other.Addr().String(), a.Addr().String(), b.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
 	dial := func() string {
-		c.Step(time.Minute)
 		connection, err := e.dial(t.Context(), "tcp", "whatever:1")
 		if err != nil {
 			t.Fatal(err)
@@ -35,31 +38,51 @@ func TestDial(t *testing.T) {
 		t.Errorf("connected to %s and %s, not to the first server %s", first, again, a.Addr())
 	}
 	_ = a.Close()
-	if other, again := dial(), dial(); other != b.Addr().String() || again != other {
-		t.Errorf("connected to %s and %s, not to the server that is left, %s", other, again, b.Addr())
+	if next, again := dial(), dial(); next != b.Addr().String() || again != next {
+		t.Errorf("connected to %s and %s, not to the server that is left, %s", next, again, b.Addr())
 	}
 	_ = b.Close()
 	if connection, err := e.dial(t.Context(), "tcp", "whatever:1"); err == nil {
 		t.Errorf("connected to %s", connection.RemoteAddr())
 	}
-
-	d := accepting(t)
+	d := accepting(t, serving)
 	e.learn(a.Addr().String(), []string{b.Addr().String(), d.Addr().String()})
 	if again := dial(); again != d.Addr().String() {
 		t.Errorf("connected to %s, not to the new server %s", again, d.Addr())
 	}
-	if order := e.next(); order[0] == d.Addr().String() || len(order) != 3 {
-		t.Errorf("right after a connection to %s, the order is %v", d.Addr(), order)
-	}
 }
 
-func accepting(t *testing.T) net.Listener {
+// authorityAndCertificate returns the certificate of an authority, in PEM, and a certificate of the API from it.
+func authorityAndCertificate(t *testing.T) (ca []byte, serving tls.Certificate) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ca, key, err := cert.GenerateSelfSignedCertKey(apiName, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if serving, err = tls.X509KeyPair(ca, key); err != nil {
+		t.Fatal(err)
+	}
+	return ca, serving
+}
+
+// accepting is a server that authenticates itself and nothing more.
+func accepting(t *testing.T, serving tls.Certificate) net.Listener {
+	t.Helper()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{serving}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			connection, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = connection.(*tls.Conn).HandshakeContext(t.Context())
+			_ = connection.Close()
+		}
+	}()
 	return l
 }
 
@@ -75,7 +98,7 @@ func TestLearn(t *testing.T) {
 		"no endpoints": slice("default", "kubernetes"),
 	} {
 		if _, changed := credentials.Learn(other); changed {
-			t.Errorf("%s: learnt %v", name, credentials.servers.next())
+			t.Errorf("%s: learnt %v", name, credentials.servers.list())
 		}
 	}
 	learnt, changed := credentials.Learn(kubernetes)
@@ -93,11 +116,11 @@ func TestLearn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if known := credentialsIn(t, stored, dir).servers.next(); !slices.Equal(known, []string{"lb.example:443", "10.0.0.1:6443", "10.0.0.2:6443"}) {
+	if known := credentialsIn(t, stored, dir).servers.list(); !slices.Equal(known, []string{"lb.example:443", "10.0.0.1:6443", "10.0.0.2:6443"}) {
 		t.Errorf("after a restart the servers are %v", known)
 	}
-	if _, changed := credentials.Learn(slice("default", "kubernetes", "10.0.0.2")); !changed || !slices.Equal(credentials.servers.next(), []string{"lb.example:443", "10.0.0.2:6443"}) {
-		t.Errorf("after a server has left: %v", credentials.servers.next())
+	if _, changed := credentials.Learn(slice("default", "kubernetes", "10.0.0.2")); !changed || !slices.Equal(credentials.servers.list(), []string{"lb.example:443", "10.0.0.2:6443"}) {
+		t.Errorf("after a server has left: %v", credentials.servers.list())
 	}
 }
 
@@ -131,7 +154,7 @@ func selfSigned(t *testing.T, dir string) []byte {
 
 func credentialsIn(t *testing.T, member Membership, dir string) *Credentials {
 	t.Helper()
-	credentials, err := Open(member, dir, clocktesting.NewFakeClock(time.Now()))
+	credentials, err := Open(member, dir, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
