@@ -53,7 +53,7 @@ func JoinNode(ctx context.Context, options JoinOptions) (*Node, error) {
 	}
 	config, err := Options{
 		DataDir: options.DataDir, NodeName: options.NodeName, KubeletDir: options.KubeletDir, KubeletConfig: options.KubeletConfig, KubeletConfigDir: options.KubeletConfigDir, NodeIP: options.NodeIP,
-		ContainerRuntimeEndpoint: options.ContainerRuntimeEndpoint, Flags: options.Flags, NoDNS: true,
+		ContainerRuntimeEndpoint: options.ContainerRuntimeEndpoint, Flags: options.Flags,
 		Version: options.Version, Clock: options.Clock, Progress: options.Progress, Notice: options.Notice,
 	}.resolve(ctx)
 	if err != nil {

@@ -12,10 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/kindred-project/kindred/internal/apiserver"
 	"github.com/kindred-project/kindred/internal/controllers"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
+	"github.com/kindred-project/kindred/internal/machine"
 	"github.com/kindred-project/kindred/internal/node/simulated"
 	"github.com/kindred-project/kindred/internal/part"
 	"github.com/kindred-project/kindred/internal/scheduler"
@@ -72,6 +74,9 @@ func (t *term) start(ctx context.Context, steps *steps) error {
 	t.running.Start("controllers", manager.Start)
 	t.running.Start("garbage collector", collector.Run)
 	t.running.Start("scheduler", schedule.Run)
+	if t.config.DNS {
+		t.running.Start("DNS of nodes", t.publishDNS)
+	}
 	if !manager.GetCache().WaitForCacheSync(ctx) {
 		return ctx.Err()
 	}
@@ -88,6 +93,12 @@ func (t *term) start(ctx context.Context, steps *steps) error {
 	t.checks.pass("scheduler")
 	steps.done("controllers and scheduler")
 	return t.startSimulated(ctx, steps)
+}
+
+// publishDNS publishes the DNS servers of machines that have joined.
+func (t *term) publishDNS(ctx context.Context) error {
+	configFor := func(as part.Identity) *rest.Config { return configFor(t.api, as) }
+	return machine.PublishDNS(ctx, configFor, t.server.Informers(), t.config.ServiceCIDRs[0], t.config.Clock)
 }
 
 func (t *term) newScheduler() (*scheduler.Scheduler, error) {

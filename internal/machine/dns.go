@@ -8,9 +8,13 @@ import (
 	"fmt"
 	"net/netip"
 
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/network/dns"
+	"github.com/kindred-project/kindred/internal/part"
 )
 
 // dnsIndex is the place of the address of the DNS servers in the range of ClusterIPs, as in clusters that
@@ -67,14 +71,13 @@ func (m *Machine) startDNS(ctx context.Context, sockets *dnsSockets, routed bool
 	publisher := dns.NewPublisher(client, m.api.Informers, m.options.Clock)
 	address := publisher.ClusterIP(serviceIP(m.options.ServiceCIDRs[0], dnsIndex))
 	switch {
-	case sockets == nil && m.api.Elsewhere: // only the cluster's own machines publish servers
 	case sockets == nil:
-		err = publisher.Withdraw(ctx, m.options.Name)
+		err = m.withdrawDNS(ctx, publisher)
 	case !address.IsValid():
 		err = fmt.Errorf("the service range %s has no tenth address", m.options.ServiceCIDRs[0])
 	case sockets.guarded && !routed: // they would be open to other machines
 		sockets.Close()
-		sockets, err = nil, publisher.Withdraw(ctx, m.options.Name)
+		sockets, err = nil, m.withdrawDNS(ctx, publisher)
 	default:
 		err = m.serveDNS(publisher, address, sockets.Sockets)
 	}
@@ -87,6 +90,14 @@ func (m *Machine) startDNS(ctx context.Context, sockets *dnsSockets, routed bool
 	return []string{address.String()}, nil
 }
 
+// withdrawDNS removes what an earlier server on this node has published. A machine that has joined publishes nothing.
+func (m *Machine) withdrawDNS(ctx context.Context, publisher *dns.Publisher) error {
+	if m.api.Elsewhere {
+		return nil
+	}
+	return publisher.Withdraw(ctx, m.options.Name)
+}
+
 // serveDNS starts the server and what publishes its address.
 func (m *Machine) serveDNS(publisher *dns.Publisher, clusterIP netip.Addr, sockets dns.Sockets) error {
 	server, err := dns.New(dns.Options{
@@ -96,10 +107,40 @@ func (m *Machine) serveDNS(publisher *dns.Publisher, clusterIP netip.Addr, socke
 	if err != nil {
 		return err
 	}
-	published := dns.Published{ClusterIP: clusterIP, Node: m.options.Name, Endpoint: sockets.Address()}
 	m.parts.Start("DNS", func(ctx context.Context) error { return server.Serve(ctx, sockets) })
+	if m.api.Elsewhere {
+		return m.announceDNS(sockets.Address())
+	}
+	published := dns.Published{ClusterIP: clusterIP, Node: m.options.Name, Endpoint: sockets.Address()}
 	m.parts.Start("DNS Service", func(ctx context.Context) error { return publisher.Run(ctx, published) })
 	return nil
+}
+
+// announceDNS lets a server of the cluster publish the address of this node's DNS server, which the node may not.
+func (m *Machine) announceDNS(endpoint netip.AddrPort) error {
+	client, err := kubernetes.NewForConfig(m.api.ConfigFor(agentUser(m.options.Name)))
+	if err != nil {
+		return err
+	}
+	m.parts.Start("DNS Service", func(ctx context.Context) error {
+		return dns.Announce(ctx, client, m.api.Informers.Core().V1().Nodes(), m.options.Name, endpoint, m.options.Clock)
+	})
+	return nil
+}
+
+// PublishDNS publishes the DNS servers of machines that have joined until ctx is done. services is the range of ClusterIPs.
+func PublishDNS(ctx context.Context, configFor func(part.Identity) *rest.Config, informers informers.SharedInformerFactory, services netip.Prefix, clock clock.WithTicker) error {
+	client, err := kubernetes.NewForConfig(configFor(dnsUser))
+	if err != nil {
+		return err
+	}
+	publisher := dns.NewPublisher(client, informers, clock)
+	address := publisher.ClusterIP(serviceIP(services, dnsIndex))
+	if !address.IsValid() { // the node that serves DNS says so
+		<-ctx.Done()
+		return nil
+	}
+	return publisher.RunNodes(ctx, informers.Core().V1().Nodes(), address)
 }
 
 // resolvConf returns the file with the resolvers of this machine.

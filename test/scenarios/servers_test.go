@@ -41,6 +41,7 @@ func TestServers(t *testing.T) {
 	node.join(append(s.invitation(), "--node-name", secondNode)...)
 	node.loadImages()
 	s.deploys("web", 2)
+	s.resolves("web")
 	write := newSteadyWriter(s, all)
 	began := time.Now()
 
@@ -198,6 +199,18 @@ spec:
       containers: [{name: main, image: "%[3]s", command: [sleep, "100000"]}]
 `, name, replicas, image))
 	s.areReady(name, replicas)
+}
+
+// resolves: the pods of a Deployment have the cluster's DNS, from their own machine: the servers have no nodes.
+func (s *session) resolves(name string) {
+	s.Helper()
+	pod := s.pods("app=" + name)[0].Name
+	s.eventually("the name of the API is known", func() error {
+		if r := s.try("exec", pod, "--", "nslookup", "-type=a", "kubernetes.default.svc.cluster.local"); !strings.Contains(r.out, "Address: 10.96.0.1") {
+			return fmt.Errorf("%q, %s", r.out, r.err)
+		}
+		return nil
+	})
 }
 
 // scales changes a Deployment, and waits until it has exactly as many pods, all Ready.

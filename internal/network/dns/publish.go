@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -65,6 +66,8 @@ type Published struct {
 	// Node is the node that answers at Endpoint.
 	Node     string
 	Endpoint netip.AddrPort
+	// NodeUID is set if the Node owns the EndpointSlice. Otherwise the Service does.
+	NodeUID types.UID
 }
 
 // republish is the interval between two comparisons of the objects, in case that a write has failed.
@@ -264,6 +267,13 @@ func (want Published) service() *corev1.Service {
 	}
 }
 
+func (want Published) owner(service *corev1.Service) metav1.OwnerReference {
+	if want.NodeUID != "" {
+		return metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: want.Node, UID: want.NodeUID}
+	}
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}
+}
+
 // slice returns the EndpointSlice of a node. The hint makes each node ask its own server.
 func (want Published) slice(service *corev1.Service) *discoveryv1.EndpointSlice {
 	family := discoveryv1.AddressTypeIPv4
@@ -277,7 +287,7 @@ func (want Published) slice(service *corev1.Service) *discoveryv1.EndpointSlice 
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: Namespace, Name: sliceName(want.Node),
 			Labels:          map[string]string{discoveryv1.LabelServiceName: ServiceName, discoveryv1.LabelManagedBy: manager, "k8s-app": "kube-dns"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}},
+			OwnerReferences: []metav1.OwnerReference{want.owner(service)},
 		},
 		AddressType: family,
 		Endpoints: []discoveryv1.Endpoint{{
