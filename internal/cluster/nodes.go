@@ -77,12 +77,19 @@ func prepareMachine(ctx context.Context, config Config, steps *steps) *machine.M
 	})
 }
 
-// startNode starts the node of this machine, and waits until it is ready.
+// startNode starts the node of this machine, and waits until it is ready. A server without a node has routes to the pods of other
+// machines, unless it is alone.
 func (c *Cluster) startNode(ctx context.Context) error {
-	if c.machine != nil {
+	switch {
+	case c.machine != nil:
 		if err := c.machine.Join(ctx, c.apiForNode(), c.parts); err != nil {
 			return err
 		}
+	case !c.config.BindAddress.IsLoopback():
+		nodes := c.server.Informers().Core().V1().Nodes()
+		c.parts.Start("routes to pods", func(ctx context.Context) error {
+			return machine.KeepPodRoutes(ctx, c.config.Dir, nodes, c.config.Clock)
+		})
 	}
 	c.checks.pass("node")
 	return nil

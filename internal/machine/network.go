@@ -7,13 +7,17 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 
 	v1 "k8s.io/api/core/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/containerd"
+	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/network"
 	"github.com/kindred-project/kindred/internal/node/simulated"
 	"github.com/kindred-project/kindred/internal/part"
@@ -172,4 +176,15 @@ func (m *Machine) apiForPods(services *network.Network) (netip.AddrPort, error) 
 	}
 	m.notice(fmt.Sprintf("this machine routes %s elsewhere, probably to another cluster: the Services of this one can be reached from pods and by node ports, but not from the machine itself; another --service-cidr in a new data directory avoids that", m.options.ServiceCIDRs[0]))
 	return m.api.Address, nil
+}
+
+// KeepPodRoutes keeps routes to the pods of other machines on a server without pods until ctx is done. It does nothing without
+// permission to change routes.
+func KeepPodRoutes(ctx context.Context, dir datadir.Layout, nodes coreinformers.NodeInformer, clock clock.WithTicker) error {
+	names, err := containerd.NamesFor(dir.ID())
+	if err != nil || os.Geteuid() != 0 {
+		<-ctx.Done()
+		return err
+	}
+	return network.KeepPodRoutes(ctx, nodes, names.Bridge, simulated.Key, clock)
 }

@@ -46,13 +46,18 @@ func (n *Network) keepSources(ctx context.Context, ranges []netip.Prefix) {
 	n.peers = peers{ranges: ranges, written: err == nil}
 }
 
-// podsElsewhere returns the ranges of the pods of all other nodes, with the address of each node of the same IP family; the zero
-// address if it has none. Simulated nodes send no packets.
+// podsElsewhere is podsOf all other nodes. Simulated nodes send no packets.
 func (n *Network) podsElsewhere() map[netip.Prefix]netip.Addr {
 	nodes, _ := n.options.Informers.Core().V1().Nodes().Lister().List(labels.Everything()) // from the cache
+	return podsOf(nodes, func(node *v1.Node) bool { return node.Name != n.options.Node && !n.simulated(node) })
+}
+
+// podsOf returns the ranges of the pods of some nodes, with the address of each node of the same IP family; the zero address if it has
+// none.
+func podsOf(nodes []*v1.Node, wanted func(*v1.Node) bool) map[netip.Prefix]netip.Addr {
 	all := map[netip.Prefix]netip.Addr{}
 	for _, node := range nodes {
-		if node.Name == n.options.Node || n.simulated(node) {
+		if !wanted(node) {
 			continue
 		}
 		ranges := podRanges(node)
@@ -107,9 +112,11 @@ func machineAddress(node *v1.Node, pods []netip.Prefix, ipv4 bool) netip.Addr {
 }
 
 // simulated reports whether a node runs no containers.
-func (n *Network) simulated(node *v1.Node) bool {
-	_, simulated := node.Labels[n.options.Simulated]
-	return simulated
+func (n *Network) simulated(node *v1.Node) bool { return hasLabel(node, n.options.Simulated) }
+
+func hasLabel(node *v1.Node, key string) bool {
+	_, ok := node.Labels[key]
+	return ok
 }
 
 // podRanges returns the valid ranges of a node's pods.

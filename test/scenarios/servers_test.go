@@ -42,6 +42,7 @@ func TestServers(t *testing.T) {
 	node.loadImages()
 	s.deploys("web", 2)
 	s.resolves("web")
+	s.reachedByServers(all, "web")
 	write := newSteadyWriter(s, all)
 	began := time.Now()
 
@@ -196,9 +197,29 @@ spec:
     metadata: {labels: {app: %[1]s}}
     spec:
       terminationGracePeriodSeconds: 1
-      containers: [{name: main, image: "%[3]s", command: [sleep, "100000"]}]
+      containers:
+      - name: main
+        image: "%[3]s"
+        command: [sh, -c, "mkdir /www; echo here > /www/index.html; exec httpd -f -p 8080 -h /www"]
+        readinessProbe: {periodSeconds: 1, tcpSocket: {port: 8080}}
 `, name, replicas, image))
 	s.areReady(name, replicas)
+}
+
+// reachedByServers: each server connects to a pod, as it does to webhooks, though it has no pods of its own.
+func (s *session) reachedByServers(all []*cluster, name string) {
+	s.Helper()
+	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:8080/proxy/", s.namespace, s.pods("app=" + name)[0].Name)
+	for _, c := range all {
+		on := *s
+		on.cluster = c
+		s.eventually("a server reaches a pod", func() error {
+			if r := on.try("get", "--raw", path); r.out != "here\n" {
+				return fmt.Errorf("%q, %s", r.out, r.err)
+			}
+			return nil
+		})
+	}
 }
 
 // resolves: the pods of a Deployment have the cluster's DNS, from their own machine: the servers have no nodes.
