@@ -105,9 +105,19 @@ func (o Options) joins(config *cluster.Config) error {
 		return err
 	case o.Join == "" && o.JoinKey != "":
 		return invalid("a certificate key is given, but no server")
-	case o.Join != "" && len(o.EtcdServers) == 0:
-		return invalid("a server that joins a cluster uses that cluster's etcd, and no etcd servers are given")
+	case o.Join != "" && len(o.EtcdServers) == 0 && len(o.JoinEtcd) == 0:
+		return invalid("a server that joins a cluster uses that cluster's etcd, or joins it, and neither etcd servers nor members to join are given")
+	case len(o.EtcdServers) > 0 && (o.EtcdEmbedded || len(o.JoinEtcd) > 0):
+		return invalid("etcd servers are given, and an embedded etcd as well")
+	case len(o.JoinEtcd) > 0 && o.Join == "":
+		return invalid("members of an etcd cluster to join are given, but no server of its Kubernetes cluster, which has the keys")
+	}
+	for _, member := range o.JoinEtcd {
+		if u, err := url.Parse(member); err != nil || u.Scheme != "https" || u.Host == "" {
+			return invalid("etcd member %q is not a URL such as https://10.0.0.1:2379", member)
+		}
 	}
 	config.Join = join.ServerInvitation{Invitation: invitation, Key: o.JoinKey}
+	config.EtcdMember, config.JoinEtcd = o.EtcdEmbedded || len(o.JoinEtcd) > 0, o.JoinEtcd
 	return nil
 }

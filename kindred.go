@@ -70,9 +70,13 @@ type Options struct {
 	// have its CA and a client certificate and key.
 	EtcdServers                           []string
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
+	// EtcdEmbedded is set if the embedded etcd is one member of an etcd cluster, which has its members on the servers. JoinEtcd are the
+	// URLs of members to join (https://10.0.0.1:2379), for a server that joins a cluster.
+	EtcdEmbedded bool
+	JoinEtcd     []string
 	// Join is the URL of a server of a cluster that runs, of which this machine becomes a server too; JoinToken, JoinCAHash and
 	// JoinKey admit it. "kindred token create --server" prints them. They are not needed again once the machine has joined, and
-	// EtcdServers must be those of the cluster.
+	// EtcdServers must be those of the cluster, or JoinEtcd members of it.
 	Join, JoinToken, JoinCAHash, JoinKey string
 	// EncryptionProviderConfig is a file with an EncryptionConfiguration of
 	// apiserver.config.k8s.io: which resources are encrypted in etcd, and with which keys. With

@@ -106,6 +106,9 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	if config.BindAddress, err = o.bindAddress(); err != nil {
 		return config, err
 	}
+	if config.EtcdMember && config.BindAddress.IsUnspecified() {
+		return config, invalid("an etcd member needs one address, and the bind address is %s", config.BindAddress)
+	}
 	if config.NodeIPs, err = o.nodeIPs(config.BindAddress); err != nil {
 		return config, err
 	}
@@ -192,7 +195,7 @@ func (o Options) bindAddress() (net.IP, error) {
 	case o.Join != "":
 		address, err := join.AddressTowards(o.Join)
 		return address.AsSlice(), err
-	case o.Server:
+	case o.Server, o.EtcdEmbedded:
 		ip := machine.HostIP()
 		if ip.IsLoopback() {
 			return nil, invalid("this machine has no address in a network: give one that other machines reach as bind address")

@@ -42,7 +42,7 @@ const reserveCheck = time.Second
 
 // newReserve returns nil if etcd is external, or no bytes are to stay free.
 func newReserve(c Config) *reserve {
-	if c.ReserveDisk == 0 || c.Backend.Shared() {
+	if c.ReserveDisk == 0 || !c.Backend.IsEmbedded() {
 		return nil
 	}
 	return &reserve{dir: c.DataDir, bytes: c.ReserveDisk, clock: c.Clock, statfs: freeBytes}

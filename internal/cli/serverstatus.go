@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/servers"
 )
 
@@ -43,13 +44,48 @@ func (s *status) readServers(ctx context.Context, client kubernetes.Interface, n
 	return nil
 }
 
+// readMembers reads the members of the etcd cluster, if the embedded etcd is one of them.
+func (s *status) readMembers(ctx context.Context, layout datadir.Layout) error {
+	if s.EtcdMember == "" {
+		return nil
+	}
+	members, err := membersOf(ctx, layout, s.Instance)
+	if err != nil {
+		return err
+	}
+	defer members.Close()
+	s.Members, err = members.List(ctx)
+	return err
+}
+
+// describeMembers tells how many members of the etcd cluster respond, and what is wrong with others.
+func (s *status) describeMembers() string {
+	respond, wrong := 0, ""
+	for _, m := range s.Members {
+		switch {
+		case m.Problem != "":
+			wrong += fmt.Sprintf("; %s does not: %s", m.Name, m.Problem)
+		case m.Learner:
+			wrong += fmt.Sprintf("; %s does not vote yet", m.Name)
+			respond++
+		default:
+			respond++
+		}
+	}
+	text := fmt.Sprintf("embedded etcd, %d of %d members respond%s", respond, len(s.Members), wrong)
+	if len(s.Members) == 2 {
+		text += "; with two members, the loss of either stops all writes: add a third"
+	}
+	return text
+}
+
 // describe tells the state of a server, and what to do if it is lost.
 func (s serverStatus) describe(now time.Time) string {
 	text := fmt.Sprintf("%s at %s, kindred %s", s.Name, s.URL, s.Version)
 	switch {
 	case s.Lost:
-		return fmt.Sprintf("%s, lost for %s: start it again there; if the machine is gone for good, \"kubectl delete lease -n kube-system %s\"",
-			text, duration.HumanDuration(now.Sub(s.Seen)), servers.LeaseOf(s.Name))
+		return fmt.Sprintf("%s, lost for %s: start it again there; if the machine is gone for good, \"kindred server remove %s\"",
+			text, duration.HumanDuration(now.Sub(s.Seen)), s.Name)
 	case s.Leads:
 		return text + ", leads"
 	}

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kindred-project/kindred/internal/storage"
 )
 
 func TestServerStatus(t *testing.T) {
@@ -16,7 +18,7 @@ func TestServerStatus(t *testing.T) {
 	for want, server := range map[string]serverStatus{
 		"a at https://10.0.0.1:6443, kindred v1":        {Name: "a", URL: "https://10.0.0.1:6443", Version: "v1"},
 		"a at https://10.0.0.1:6443, kindred v1, leads": {Name: "a", URL: "https://10.0.0.1:6443", Version: "v1", Leads: true},
-		"a at https://10.0.0.1:6443, kindred v1, lost for 5m: start it again there; if the machine is gone for good, \"kubectl delete lease -n kube-system kindred-server-a\"": {
+		"a at https://10.0.0.1:6443, kindred v1, lost for 5m: start it again there; if the machine is gone for good, \"kindred server remove a\"": {
 			Name: "a", URL: "https://10.0.0.1:6443", Version: "v1", Leads: true, Lost: true, Seen: now.Add(-5 * time.Minute)},
 	} {
 		if got := server.describe(now); got != want {
@@ -35,6 +37,22 @@ func TestServerStatus(t *testing.T) {
 		s := status{Servers: test.servers, Ready: true}
 		if s.leaderless() != test.want || (s.verdict() != nil) != test.want {
 			t.Errorf("%s: leaderless %v, verdict %v", name, s.leaderless(), s.verdict())
+		}
+	}
+}
+
+func TestMembersStatus(t *testing.T) {
+	full, lost := storage.MemberStatus{Name: "a"}, storage.MemberStatus{Name: "b", Problem: "connection refused"}
+	for want, members := range map[string][]storage.MemberStatus{
+		"embedded etcd, 3 of 3 members respond":                                                                     {full, full, full},
+		"embedded etcd, 2 of 3 members respond; b does not: connection refused":                                     {full, lost, full},
+		"embedded etcd, 3 of 3 members respond; c does not vote yet":                                                {full, full, {Name: "c", Learner: true}},
+		"embedded etcd, 1 of 1 members respond":                                                                     {full},
+		"embedded etcd, 2 of 2 members respond; with two members, the loss of either stops all writes: add a third": {full, full},
+	} {
+		s := status{Members: members}
+		if got := s.describeMembers(); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/join"
 	"github.com/kindred-project/kindred/internal/machine"
+	"github.com/kindred-project/kindred/internal/storage"
 )
 
 // statusLimit is the timeout of requests to the API.
@@ -80,8 +81,10 @@ type status struct {
 	Problem string   `json:"problem,omitempty"`
 	// Servers are those of a cluster whose servers share a store; a node does not know them.
 	Servers []serverStatus `json:"servers,omitempty"`
-	Nodes   nodeCount      `json:"nodes"`
-	Pods    map[string]int `json:"pods"`
+	// Members are those of the etcd cluster, if the embedded etcd is one of them.
+	Members []storage.MemberStatus `json:"etcdMembers,omitempty"`
+	Nodes   nodeCount              `json:"nodes"`
+	Pods    map[string]int         `json:"pods"`
 	// Held is the number of objects on hold. HoldsProblem is why it is not known.
 	Held         int    `json:"held"`
 	HoldsProblem string `json:"holdsProblem,omitempty"`
@@ -125,8 +128,8 @@ func statusOf(ctx context.Context, layout datadir.Layout) (*status, error) {
 	if joined {
 		return s, nil // a node may ask neither for objects on hold nor for servers
 	}
-	if len(s.Etcd) > 0 { // others may share the store
-		if err := s.readServers(ctx, client, clock.RealClock{}.Now()); err != nil {
+	if len(s.Etcd) > 0 || s.EtcdMember != "" { // others may share the store
+		if err := errors.Join(s.readServers(ctx, client, clock.RealClock{}.Now()), s.readMembers(ctx, layout)); err != nil {
 			s.Ready, s.Problem = false, err.Error()
 			return s, nil
 		}
@@ -274,6 +277,9 @@ func (s *status) print(cmd *cobra.Command, clock clock.PassiveClock) {
 }
 
 func (s *status) store() string {
+	if s.EtcdMember != "" {
+		return s.describeMembers()
+	}
 	if len(s.Etcd) == 0 {
 		return "embedded etcd"
 	}

@@ -42,7 +42,7 @@ publishes the cluster's authority (the ConfigMap cluster-info in kube-public, wh
 anybody can read) and the roles of machines that join.
 
 With --server the machines become servers, which have the same keys and use the same
-etcd. The keys are taken from the data directory, and stored in the cluster until
+etcd, or add a member to it. The keys are taken from the data directory, and stored in the cluster until
 the token expires, encrypted with a key that only the line has.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -87,8 +87,12 @@ func inviteServer(cmd *cobra.Command, client kubernetes.Interface, invitation jo
 	if err != nil {
 		return err
 	}
-	if len(instance.Etcd) == 0 {
-		return fmt.Errorf("the cluster in %s has its store in its own process: only servers that use an etcd cluster can share it (--etcd-servers)", layout.Root)
+	etcd := "--etcd-servers " + strings.Join(instance.Etcd, ",")
+	switch {
+	case instance.EtcdMember != "":
+		etcd = "--etcd-embedded --join-etcd " + instance.EtcdMember
+	case len(instance.Etcd) == 0:
+		return fmt.Errorf("the store of the cluster in %s is in its own process, alone: start it with --etcd-embedded, so that other servers can join it", layout.Root)
 	}
 	files, err := pki.Shared(layout.PKI())
 	if err != nil {
@@ -98,8 +102,7 @@ func inviteServer(cmd *cobra.Command, client kubernetes.Interface, invitation jo
 	if err != nil {
 		return err
 	}
-	printf(cmd, "kindred up --etcd-servers %s --join %s --token %s --ca-hash %s --certificate-key %s\n",
-		strings.Join(instance.Etcd, ","), server.Server, server.Token, server.Hash, server.Key)
+	printf(cmd, "kindred up %s --join %s --token %s --ca-hash %s --certificate-key %s\n", etcd, server.Server, server.Token, server.Hash, server.Key)
 	return nil
 }
 

@@ -66,6 +66,8 @@ func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.StringVar(&options.EtcdCAFile, "etcd-cafile", "", "file of the CA that signed etcd's certificate")
 	flags.StringVar(&options.EtcdCertFile, "etcd-certfile", "", "file of the client certificate for etcd")
 	flags.StringVar(&options.EtcdKeyFile, "etcd-keyfile", "", "file of the client key for etcd")
+	flags.BoolVar(&options.EtcdEmbedded, "etcd-embedded", false, "make the embedded etcd a member of an etcd cluster, with the members of other servers, on ports 2379 and 2380 of the bind address")
+	flags.StringSliceVar(&options.JoinEtcd, "join-etcd", nil, "URLs of members of the etcd cluster that the embedded etcd joins")
 	flags.StringVar(&options.Join, "join", "", "URL of a server of a cluster, of which this machine becomes a server too")
 	flags.StringVar(&options.JoinToken, "token", "", "token that admits this machine as a server")
 	flags.StringVar(&options.JoinCAHash, "ca-hash", "", "hash of the key of the cluster's authority")

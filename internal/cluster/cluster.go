@@ -117,12 +117,7 @@ func (c *Cluster) openStore(ctx context.Context, steps *steps) (err error) {
 		return err
 	}
 	steps.done("certificates")
-	if len(c.config.Etcd.Servers) > 0 {
-		c.backend, err = c.config.Etcd.Connect(ctx, c.config.Clock, c.config.History)
-	} else if err = checkStoreExists(c.config.Dir); err == nil {
-		c.backend, err = storage.Embedded(ctx, c.config.Dir.Etcd(), c.config.Clock, c.config.History)
-	}
-	if err != nil {
+	if c.backend, err = c.connectStore(ctx); err != nil {
 		return err
 	}
 	c.watchStore()
@@ -133,6 +128,47 @@ func (c *Cluster) openStore(ctx context.Context, steps *steps) (err error) {
 	}
 	steps.done("store")
 	return nil
+}
+
+// connectStore connects to an external etcd, or starts the embedded one.
+func (c *Cluster) connectStore(ctx context.Context) (*storage.Backend, error) {
+	if len(c.config.Etcd.Servers) > 0 {
+		return c.config.Etcd.Connect(ctx, c.config.Clock, c.config.History)
+	}
+	if err := checkStoreExists(c.config.Dir); err != nil {
+		return nil, err
+	}
+	if !c.config.EtcdMember {
+		return storage.Embedded(ctx, c.config.Dir.Etcd(), c.config.Clock, c.config.History)
+	}
+	member, err := c.etcdMember()
+	if err != nil {
+		return nil, err
+	}
+	return storage.EmbeddedMember(ctx, c.config.Dir.Etcd(), member, c.config.Clock, c.config.History)
+}
+
+// etcdMember returns what the embedded etcd is in its cluster. Its name is that of the server.
+func (c *Cluster) etcdMember() (*storage.Member, error) {
+	name, err := c.config.Dir.ServerName()
+	if err != nil {
+		return nil, err
+	}
+	authority, own, err := c.keys.EtcdMember(pki.Names{IPs: []net.IP{c.config.BindAddress, net.IPv4(127, 0, 0, 1)}})
+	if err != nil {
+		return nil, err
+	}
+	said := ""
+	return &storage.Member{
+		Name: name, Address: c.config.BindAddress, Join: c.config.JoinEtcd,
+		CA: authority.CertFile, Cert: own.Pair().CertFile, Key: own.Pair().KeyFile,
+		Waiting: func(why string) {
+			if why != said {
+				c.config.notice("waiting: " + why)
+				said = why
+			}
+		},
+	}, nil
 }
 
 // receiveKeys gets the cluster's keys from another server, if this one is to join it and has not done so before.

@@ -33,6 +33,9 @@ type Config struct {
 	Port        int
 	// Etcd is an external store; no servers means the embedded one.
 	Etcd storage.External
+	// EtcdMember is set if the embedded etcd is one member of a cluster; JoinEtcd are URLs of members to join, none for the first.
+	EtcdMember bool
+	JoinEtcd   []string
 	// Join admits this machine as a server of a cluster that runs; without a server, it is the first.
 	Join join.ServerInvitation
 	// History is how much history the store retains.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/storage"
 	"github.com/kindred-project/kindred/internal/storage/check"
 )
 
@@ -68,6 +69,9 @@ func (c *Cluster) writeInstance() error {
 	if c.machine != nil {
 		instance.NodeName, instance.ContainerRuntime = c.config.NodeName, c.machine.Endpoint()
 		instance.KubeletDir = c.config.KubeletDir
+	}
+	if c.config.EtcdMember {
+		instance.EtcdMember = storage.ClientURL(c.config.BindAddress)
 	}
 	return c.config.Dir.WriteInstance(instance)
 }

@@ -27,6 +27,8 @@ type Instance struct {
 	Server string `json:"server"`
 	// Etcd lists the endpoints of the store; empty means the embedded one.
 	Etcd []string `json:"etcd,omitempty"`
+	// EtcdMember is the URL of the embedded one for clients, if it is a member of a cluster.
+	EtcdMember string `json:"etcdMember,omitempty"`
 	// NodeName is the name of this machine's node, empty if it has none.
 	NodeName string `json:"nodeName,omitempty"`
 	// ContainerRuntime is the CRI endpoint of that node.

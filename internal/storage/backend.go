@@ -34,6 +34,7 @@ type Backend struct {
 	// stop ends the embedded server; nil if etcd is external.
 	stop   func()
 	failed *failure
+	shared bool
 	// dir is the data directory of the embedded server.
 	dir     string
 	started atomic.Bool
@@ -72,7 +73,10 @@ func (b *Backend) inUse(ctx context.Context) (int64, error) {
 }
 
 // Shared reports whether other processes may use the same etcd.
-func (b *Backend) Shared() bool { return b.stop == nil }
+func (b *Backend) Shared() bool { return b.shared }
+
+// IsEmbedded reports whether etcd runs in this process.
+func (b *Backend) IsEmbedded() bool { return b.stop != nil }
 
 // Revision returns the revision of the latest write.
 func (b *Backend) Revision(ctx context.Context) (uint64, error) {

@@ -452,16 +452,12 @@ func TestOpeningNeverHangs(t *testing.T) {
 				t.Fatal(err)
 			}
 			failed := newFailure()
-			conf, err := embeddedConfig(dir, failed)
-			if err != nil {
-				t.Fatal(err)
-			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			server, err := startServer(ctx, conf, failed)
+			running, err := startServer(ctx, dir, alone, failed)
 			if err == nil {
-				defer server.Stop()
-				err = awaitServer(ctx, server, failed, 2*time.Second)
+				defer running.stop()
+				err = awaitServer(ctx, running, nil, failed, 2*time.Second)
 			}
 			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "restore") {
 				t.Errorf("opening a damaged log returned %v", err)

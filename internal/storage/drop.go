@@ -21,7 +21,7 @@ func DropDamaged(ctx context.Context, dir string, c clock.Clock, report *check.R
 	if !report.Droppable() {
 		return &check.Error{Dir: dir, Report: report}
 	}
-	b, err := openEmbedded(ctx, dir, c, DefaultRetention)
+	b, err := openEmbedded(ctx, dir, nil, c, DefaultRetention)
 	if err != nil {
 		return err
 	}

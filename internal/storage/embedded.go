@@ -41,10 +41,21 @@ const (
 // sockets: the client calls the server's functions. It refuses a damaged store with a
 // [check.Error] and a missing one with a [check.MissingError].
 func Embedded(ctx context.Context, dir string, c clock.Clock, r Retention) (*Backend, error) {
+	return EmbeddedMember(ctx, dir, nil, c, r)
+}
+
+// EmbeddedMember is Embedded with an etcd that is one member of a cluster, unless that is nil.
+func EmbeddedMember(ctx context.Context, dir string, member *Member, c clock.Clock, r Retention) (*Backend, error) {
 	if err := checkBefore(ctx, dir); err != nil {
 		return nil, err
 	}
-	return openEmbedded(ctx, dir, c, r)
+	return openEmbedded(ctx, dir, member, c, r)
+}
+
+// instance is a running etcd.
+type instance struct {
+	server *etcdserver.EtcdServer
+	stop   func()
 }
 
 // checkBefore checks the files of a store before etcd opens them. It skips a store that was
@@ -71,7 +82,7 @@ func checkBefore(ctx context.Context, dir string) error {
 }
 
 // openEmbedded starts etcd on checked files.
-func openEmbedded(ctx context.Context, dir string, c clock.Clock, r Retention) (*Backend, error) {
+func openEmbedded(ctx context.Context, dir string, member *Member, c clock.Clock, r Retention) (*Backend, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the store's directory: %w", err)
 	}
@@ -79,23 +90,27 @@ func openEmbedded(ctx context.Context, dir string, c clock.Clock, r Retention) (
 		return nil, fmt.Errorf("prepare the store in %s: %w", dir, err)
 	}
 	failed := newFailure()
-	conf, err := embeddedConfig(dir, failed)
+	launch := alone
+	if member != nil {
+		launch = member.launch
+	}
+	running, err := startServer(ctx, dir, launch, failed)
 	if err != nil {
 		return nil, err
 	}
-	server, err := startServer(ctx, conf, failed)
-	if err != nil {
-		return nil, err
-	}
-	if err := awaitServer(ctx, server, failed, stallLimit); err != nil {
+	server := running.server
+	if err := awaitServer(ctx, running, member, failed, stallLimit); err != nil {
 		return nil, err
 	}
 	err = endBirth(dir)
 	if err == nil {
 		err = check.Note(dir, server.CommittedIndex(), c.Now())
 	}
+	if err == nil && member != nil {
+		err = member.settle(ctx, server)
+	}
 	if err != nil {
-		server.Stop()
+		running.stop()
 		return nil, fmt.Errorf("prepare the store in %s: %w", dir, err)
 	}
 	note := func(context.Context) error { return check.Note(dir, server.CommittedIndex(), c.Now()) }
@@ -105,11 +120,11 @@ func openEmbedded(ctx context.Context, dir string, c clock.Clock, r Retention) (
 	watcher, watchesEnded := newWatcher(server, client)
 	client.Watcher = watcher
 	b := newBackend(ctx, client, "embedded:"+dir, c, r, note)
-	b.failed, b.dir = failed, dir
+	b.failed, b.dir, b.shared = failed, dir, member != nil
 	b.stop = func() {
 		requests.close()
 		watchesEnded()
-		server.Stop()
+		running.stop()
 		ctx, cancel := context.WithTimeout(context.Background(), noteLimit)
 		defer cancel()
 		if err := check.NoteStop(ctx, dir, server.CommittedIndex(), c.Now()); err != nil {
@@ -127,53 +142,67 @@ const (
 	abandonAfter = 1500 * time.Millisecond
 )
 
+// alone starts an etcd that is the only member and opens no sockets.
+func alone(_ context.Context, dir string, failed *failure) (instance, error) {
+	conf, err := embeddedConfig(dir, failed)
+	if err != nil {
+		return instance{}, err
+	}
+	server, err := etcdserver.NewServer(conf)
+	if err != nil {
+		return instance{}, unusable(dir, err)
+	}
+	if others := len(server.Cluster().Members()) - 1; others > 0 {
+		server.Cleanup()
+		return instance{}, fmt.Errorf("the store in %s is one of %d members of an etcd cluster: start it with --etcd-embedded", dir, others+1)
+	}
+	server.Start()
+	return instance{server, server.Stop}, nil
+}
+
 // startServer opens etcd's files and starts it, in a goroutine of its own: etcd reports a fatal
 // error by a panic, or by a log entry that blocks its goroutine (see failure).
-func startServer(ctx context.Context, conf config.ServerConfig, failed *failure) (*etcdserver.EtcdServer, error) {
+func startServer(ctx context.Context, dir string, launch func(context.Context, string, *failure) (instance, error), failed *failure) (instance, error) {
 	type opened struct {
-		server *etcdserver.EtcdServer
-		err    error
+		instance
+		err error
 	}
 	done := make(chan opened, 1)
 	go func() {
 		defer func() {
 			if r := recover(); r != nil {
-				done <- opened{err: unusable(conf.DataDir, fmt.Errorf("%v", r))}
+				done <- opened{err: unusable(dir, fmt.Errorf("%v", r))}
 			}
 		}()
-		server, err := etcdserver.NewServer(conf)
-		if err != nil {
-			done <- opened{err: unusable(conf.DataDir, err)}
-			return
-		}
-		server.Start()
-		done <- opened{server: server}
+		running, err := launch(ctx, dir, failed)
+		done <- opened{running, err}
 	}()
 	select {
 	case o := <-done:
-		return o.server, o.err
+		return o.instance, o.err
 	case err := <-failed.reported:
-		return nil, unusable(conf.DataDir, err)
+		return instance{}, unusable(dir, err)
 	case <-ctx.Done():
 	}
 	select {
 	case o := <-done:
 		if o.server != nil {
-			o.server.Stop()
+			o.stop()
 		}
 	case <-failed.reported:
 	case <-clock.RealClock{}.After(abandonAfter):
 	}
-	return nil, ctx.Err()
+	return instance{}, ctx.Err()
 }
 
 // stallLimit is the time that etcd may be without work and still not ready. An election takes 0.2 s.
 const stallLimit = 20 * time.Second
 
-// awaitServer waits until etcd has applied its log. It fails after limit on a member that cannot
+// awaitServer waits until etcd has applied its log. It fails after limit on a single member that cannot
 // be elected, or whose log is shorter than its database: it would never be ready, and log
-// nothing.
-func awaitServer(ctx context.Context, server *etcdserver.EtcdServer, failed *failure, limit time.Duration) error {
+// nothing. A member of a cluster waits for the others.
+func awaitServer(ctx context.Context, running instance, member *Member, failed *failure, limit time.Duration) error {
+	server := running.server
 	dir := server.Cfg.DataDir
 	ticker := clock.RealClock{}.NewTicker(limit)
 	defer ticker.Stop()
@@ -184,10 +213,14 @@ func awaitServer(ctx context.Context, server *etcdserver.EtcdServer, failed *fai
 		case err := <-failed.reported:
 			return unusable(dir, err)
 		case <-ctx.Done():
-			server.Stop()
+			running.stop()
 			return ctx.Err()
 		case <-ticker.C():
-			if server.AppliedIndex() >= server.CommittedIndex() {
+			stalled := server.AppliedIndex() >= server.CommittedIndex()
+			switch {
+			case stalled && member != nil && len(server.Cluster().Members()) > 1:
+				member.Waiting(fmt.Sprintf("etcd waits for a majority of its %d members", len(server.Cluster().Members())))
+			case stalled:
 				return unusable(dir, errors.New("etcd does not become ready: its membership is damaged, or its log is cut off"))
 			}
 		}
@@ -198,6 +231,9 @@ func awaitServer(ctx context.Context, server *etcdserver.EtcdServer, failed *fai
 func unusable(dir string, err error) error {
 	return fmt.Errorf("open the store in %s: %w; \"kindred check-store\" says more; if it is damaged, restore it from a backup", dir, err)
 }
+
+// progressInterval is the interval of progress notifications to watches.
+const progressInterval = 5 * time.Second
 
 // catchUpEntries is how many entries of the raft log etcd keeps in memory for members that are behind.
 // The embedded etcd has one member, so one entry is enough. etcd's default, which 0 selects, is 5,000
@@ -239,7 +275,7 @@ func embeddedConfig(dir string, failed *failure) (config.ServerConfig, error) {
 		WarningApplyDuration:        time.Second,
 		WarningUnaryRequestDuration: time.Second,
 		// For uncached resources; the watch cache requests progress itself (KEP-2340).
-		WatchProgressNotifyInterval: 5 * time.Second,
+		WatchProgressNotifyInterval: progressInterval,
 		DowngradeCheckTime:          defaults.DowngradeCheckTime,
 		MaxLearners:                 defaults.MaxLearners,
 		V2Deprecation:               defaults.V2DeprecationEffective(),

@@ -43,6 +43,7 @@ func (e External) Connect(ctx context.Context, c clock.Clock, r Retention) (*Bac
 		return nil, fmt.Errorf("etcd at %s: %w", strings.Join(e.Servers, ","), err)
 	}
 	b := newBackend(ctx, client, e.Servers[0], c, r)
+	b.shared = true
 	if err := b.Check(ctx); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("%s: %w; is it running, and are --etcd-servers and the certificates right?", strings.Join(e.Servers, ","), err)

@@ -30,9 +30,23 @@ func TestServers(t *testing.T) {
 		t.Skip("several machines cannot share one runtime")
 	}
 	l := newLAN(t)
-	etcd := startEtcd(t, l.host)
+	serversOf(t, l, "--server", "--etcd-servers", startEtcd(t, l.host))
+}
+
+// TestMembers is TestServers with an etcd cluster that the servers' embedded etcds are.
+func TestMembers(t *testing.T) {
+	needContainers(t)
+	if userRuntime != "" {
+		t.Skip("several machines cannot share one runtime")
+	}
+	serversOf(t, newLAN(t), "--etcd-embedded")
+}
+
+// serversOf runs the scenario with the store of the first server.
+func serversOf(t *testing.T, l *lan, store ...string) {
+	t.Helper()
 	node := l.machine(9)
-	all := []*cluster{l.server(1, "--server", "--no-node", "--etcd-servers", etcd)}
+	all := []*cluster{l.server(1, append(store, "--no-node")...)}
 	for i := range 2 {
 		all = append(all, l.server(2+i, append(serverInvitation(t, all[0]), "--no-node")...))
 	}

@@ -38,7 +38,7 @@ func (p *Pair) TLS() (tls.Certificate, error) {
 type leaf struct {
 	file    string
 	subject pkix.Name
-	usage   x509.ExtKeyUsage
+	usages  []x509.ExtKeyUsage
 	names   Names
 }
 
@@ -72,7 +72,7 @@ func (a *Authority) loadUsable(pair *Pair, l leaf) bool {
 		return false
 	}
 	actual := Names{DNS: c.DNSNames, IPs: c.IPAddresses}.normalized()
-	if c.Subject.String() != l.subject.String() || !slices.Contains(c.ExtKeyUsage, l.usage) || !actual.equal(l.names) {
+	if c.Subject.String() != l.subject.String() || !slices.Equal(c.ExtKeyUsage, l.usages) || !actual.equal(l.names) {
 		return false
 	}
 	key, err := keyutil.MarshalPrivateKeyToPEM(stored.PrivateKey)
@@ -91,7 +91,7 @@ func (a *Authority) issue(pair *Pair, l leaf) error {
 	certificate, err := a.Sign(&x509.Certificate{
 		Subject:     l.subject,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{l.usage},
+		ExtKeyUsage: l.usages,
 		DNSNames:    l.names.DNS,
 		IPAddresses: l.names.IPs,
 	}, key.Public())

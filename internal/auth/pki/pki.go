@@ -23,6 +23,17 @@ import (
 // of requestheader-allowed-names.
 const FrontProxyClientName = "front-proxy-client"
 
+// etcdAuthority is the name of the files of etcd's authority.
+const etcdAuthority = "etcd-ca"
+
+// etcdMember is the name of the files of the certificate of this machine's etcd.
+const etcdMember = "etcd-member"
+
+var (
+	serverAuth = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	clientAuth = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+)
+
 // PKI is the secret material of one cluster.
 type PKI struct {
 	// Cluster signs all serving and client certificates, except the front proxy's.
@@ -65,7 +76,7 @@ func (p *PKI) APIServer(names Names) (*Pair, error) {
 	return p.Cluster.obtain(p.dir, leaf{
 		file:    "apiserver",
 		subject: pkix.Name{CommonName: "kube-apiserver"},
-		usage:   x509.ExtKeyUsageServerAuth,
+		usages:  serverAuth,
 		names:   names,
 	})
 }
@@ -101,9 +112,31 @@ func (p *PKI) NodeServing(name string, names Names) (*Pair, error) {
 	return p.Cluster.obtain(p.dir, leaf{
 		file:    "kubelet-serving-" + fileName(name),
 		subject: nodeSubject(name),
-		usage:   x509.ExtKeyUsageServerAuth,
+		usages:  serverAuth,
 		names:   names,
 	})
+}
+
+// EtcdMember returns the authority of the members and clients of the embedded etcd, if it is one of a cluster, and the certificate of
+// this member for the given names. Members connect to each other with it as well.
+func (p *PKI) EtcdMember(names Names) (authority *Authority, member *Kept, err error) {
+	if authority, err = openAuthority(p.dir, etcdAuthority, "kindred-etcd-ca", p.Cluster.clock); err != nil {
+		return nil, nil, err
+	}
+	member, err = p.Keep(func() (*Pair, error) {
+		return authority.obtain(p.dir, leaf{
+			file:    etcdMember,
+			subject: pkix.Name{CommonName: "kindred-etcd"},
+			usages:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+			names:   names,
+		})
+	}, nil)
+	return authority, member, err
+}
+
+// EtcdFiles returns the files in a directory with which programs on this machine connect to the members of etcd.
+func EtcdFiles(dir string) (ca, cert, key string) {
+	return filepath.Join(dir, etcdAuthority+".crt"), filepath.Join(dir, etcdMember+".crt"), filepath.Join(dir, etcdMember+".key")
 }
 
 // FrontProxyClient returns the client certificate with which the aggregator
@@ -112,12 +145,12 @@ func (p *PKI) FrontProxyClient() (*Pair, error) {
 	return p.FrontProxy.obtain(p.dir, leaf{
 		file:    "front-proxy-client",
 		subject: pkix.Name{CommonName: FrontProxyClientName},
-		usage:   x509.ExtKeyUsageClientAuth,
+		usages:  clientAuth,
 	})
 }
 
 func (p *PKI) client(file string, subject pkix.Name) (*Pair, error) {
-	return p.Cluster.obtain(p.dir, leaf{file: file, subject: subject, usage: x509.ExtKeyUsageClientAuth})
+	return p.Cluster.obtain(p.dir, leaf{file: file, subject: subject, usages: clientAuth})
 }
 
 func nodeSubject(name string) pkix.Name {
