@@ -118,7 +118,7 @@ func (c *candidate) stand(ctx context.Context, steps *steps) error {
 			},
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(leader string) {
-				if leader != c.name {
+				if leader != "" && leader != c.name {
 					c.follow(leader)
 					c.endTerm()
 				}

@@ -79,8 +79,9 @@ func (w recordWriter) commit(ctx context.Context, key string, revision int64, ge
 		}
 		writes = []clientv3.Op{putRecord, write}
 	}
-	conditions, reads := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)}, []clientv3.Op{}
 	fence := fenceFrom(ctx)
+	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)}
+	var reads []clientv3.Op
 	if fence != nil {
 		conditions, reads = append(conditions, fence.holds()), append(reads, clientv3.OpGet(leaderKey))
 	}
@@ -92,17 +93,23 @@ func (w recordWriter) commit(ctx context.Context, key string, revision int64, ge
 		w.leases.drop(err)
 		return kubernetes.DeleteResponse{}, err
 	}
-	answer := kubernetes.DeleteResponse{Succeeded: done.Succeeded, Revision: done.Header.Revision}
 	if done.Succeeded {
-		return answer, nil
+		return kubernetes.DeleteResponse{Succeeded: true, Revision: done.Header.Revision}, nil
 	}
+	return refused(done, fence, getOnFailure)
+}
+
+// refused is the response to a write whose conditions did not hold: an error if that was the fence.
+func refused(done *clientv3.TxnResponse, fence *Fence, getOnFailure bool) (kubernetes.DeleteResponse, error) {
+	answer, reads := kubernetes.DeleteResponse{Revision: done.Header.Revision}, done.Responses
 	if fence != nil {
-		if err := fence.check(done.Responses[0].GetResponseRange()); err != nil {
+		if err := fence.check(reads[0].GetResponseRange()); err != nil {
 			return kubernetes.DeleteResponse{}, err
 		}
+		reads = reads[1:]
 	}
 	if getOnFailure {
-		answer.KV = firstKey(done.Responses[len(done.Responses)-1:])
+		answer.KV = firstKey(reads)
 	}
 	return answer, nil
 }
