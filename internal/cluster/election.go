@@ -27,7 +27,7 @@ import (
 const (
 	leaseDuration = 3 * time.Second
 	renewDeadline = 2 * time.Second
-	retryPeriod   = 400 * time.Millisecond
+	retryPeriod   = 300 * time.Millisecond
 )
 
 // candidate is this server in the elections of the one that leads. There is one lock for all parts, because they share caches.

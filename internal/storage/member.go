@@ -40,6 +40,8 @@ const (
 	joinPause      = time.Second
 	// attemptLimit is how long one attempt may take. etcd drops a change of its members without a word if another one is in progress.
 	attemptLimit = 5 * time.Second
+	// closePatience is how long a stop waits for connections to end.
+	closePatience = 200 * time.Millisecond
 	// memberCatchUp is how many entries of the log a member keeps for others that are behind. One that is further behind gets a snapshot.
 	memberCatchUp = 5000
 )
@@ -85,14 +87,19 @@ func (m *Member) launch(ctx context.Context, dir string, failed *failure) (insta
 	return instance{server: etcd.Server, stop: func() { stop(etcd) }}, nil
 }
 
-// stop stops a member. Close of one that is not ready would wait until it is.
+// stop stops a member. The server is stopped first: Close of one that is not ready would wait until it is. Then Close closes the ports at
+// once, and waits a second for connections of other members, for which stop does not wait.
 func stop(etcd *embed.Etcd) {
+	etcd.Server.Stop()
+	closed := make(chan struct{})
+	go func() {
+		etcd.Close()
+		close(closed)
+	}()
 	select {
-	case <-etcd.Server.ReadyNotify():
-	default:
-		etcd.Server.Stop()
+	case <-closed:
+	case <-clock.RealClock{}.After(closePatience):
 	}
-	etcd.Close()
 }
 
 // config returns the configuration of a first member.

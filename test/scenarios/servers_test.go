@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -30,7 +29,7 @@ func TestServers(t *testing.T) {
 		t.Skip("several machines cannot share one runtime")
 	}
 	l := newLAN(t)
-	serversOf(t, l, "--server", "--etcd-servers", startEtcd(t, l.host))
+	serversOf(t, l, 5*time.Second, "--server", "--etcd-servers", startEtcd(t, l.host))
 }
 
 // TestMembers is TestServers with an etcd cluster that the servers' embedded etcds are.
@@ -39,11 +38,14 @@ func TestMembers(t *testing.T) {
 	if userRuntime != "" {
 		t.Skip("several machines cannot share one runtime")
 	}
-	serversOf(t, newLAN(t), "--etcd-embedded")
+	serversOf(t, newLAN(t), 5*time.Second+etcdElection, "--etcd-embedded")
 }
 
-// serversOf runs the scenario with the store of the first server.
-func serversOf(t *testing.T, l *lan, store ...string) {
+// etcdElection is the time that the members of etcd may take to elect a leader of their own, during which they answer nothing.
+const etcdElection = 2 * time.Second
+
+// serversOf runs the scenario with the store of the first server. limit is the time within which another server leads.
+func serversOf(t *testing.T, l *lan, limit time.Duration, store ...string) {
 	t.Helper()
 	node := l.machine(9)
 	all := []*cluster{l.server(1, append(store, "--no-node")...)}
@@ -65,7 +67,7 @@ func serversOf(t *testing.T, l *lan, store ...string) {
 	lost.kill(t)
 	killed := time.Now()
 	s = s.on(all, lost)
-	led = s.follows(led, killed, 5*time.Second, "a crash")
+	led = s.follows(led, killed, limit, "a crash")
 	s.scales("web", 3)
 	lost.again(t)
 
@@ -75,7 +77,7 @@ func serversOf(t *testing.T, l *lan, store ...string) {
 		t.Fatal(err)
 	}
 	halted := time.Now()
-	next := s.follows(led, halted, 5*time.Second, "a stop of the process")
+	next := s.follows(led, halted, limit, "a stop of the process")
 	s.scales("web", 4)
 	if err := stopped.up.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -144,22 +146,19 @@ func serverInvitation(t *testing.T, c *cluster) []string {
 // leadership is which server leads.
 type leadership struct{ name, url string }
 
-// leader returns the server that leads; none if no server holds the lease.
+// leader returns the server that leads; none if no server holds the lease, or the store has no leader of its own and answers nothing.
 func (s *session) leader() leadership {
 	s.Helper()
 	leases := s.cluster.client(s.T).CoordinationV1().Leases(metav1.NamespaceSystem)
-	get := func(name string) *coordinationv1.Lease {
-		lease, err := leases.Get(s.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			s.Fatal(err)
-		}
-		return lease
-	}
-	holder := get("kindred-leader").Spec.HolderIdentity
-	if holder == nil || *holder == "" {
+	led, err := leases.Get(s.Context(), "kindred-leader", metav1.GetOptions{})
+	if err != nil || led.Spec.HolderIdentity == nil || *led.Spec.HolderIdentity == "" {
 		return leadership{}
 	}
-	return leadership{*holder, get("kindred-server-" + *holder).Annotations["kindred.dev/url"]}
+	server, err := leases.Get(s.Context(), "kindred-server-"+*led.Spec.HolderIdentity, metav1.GetOptions{})
+	if err != nil {
+		return leadership{}
+	}
+	return leadership{server.Name, server.Annotations["kindred.dev/url"]}
 }
 
 // of returns the one of several servers that leads.
