@@ -180,19 +180,23 @@ func (s *session) on(all []*cluster, not *cluster) *session {
 	return &other
 }
 
+// busyMachine is by how much more time than promised a takeover may take on a machine that does other work. What is promised is
+// logged, and measured on machines that do not.
+const busyMachine = 2
+
 // follows waits until another server leads, and returns it.
 func (s *session) follows(old leadership, since time.Time, limit time.Duration, what string) (now leadership) {
 	s.Helper()
-	s.within(limit+10*time.Second, "another server leads after "+what, func() error {
+	s.within(busyMachine*limit+10*time.Second, "another server leads after "+what, func() error {
 		if now = s.leader(); now.name == "" || now.name == old.name {
 			return fmt.Errorf("%+v leads", now)
 		}
 		return nil
 	})
 	took := time.Since(since).Round(10 * time.Millisecond)
-	s.Logf("after %s another server leads within %v", what, took)
-	if took > limit {
-		s.Errorf("another server leads %v after %s, more than %v", took, what, limit)
+	s.Logf("after %s another server leads within %v; promised are %v", what, took, limit)
+	if took > busyMachine*limit {
+		s.Errorf("another server leads %v after %s, much more than %v", took, what, limit)
 	}
 	return now
 }
