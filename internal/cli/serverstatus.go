@@ -58,7 +58,7 @@ func (s *status) readMembers(ctx context.Context, layout datadir.Layout) error {
 	return err
 }
 
-// describeMembers tells how many members of the etcd cluster respond, and what is wrong with others.
+// describeMembers returns how many members of the etcd cluster respond, and why the others do not.
 func (s *status) describeMembers() string {
 	respond, wrong := 0, ""
 	for _, m := range s.Members {
@@ -79,7 +79,7 @@ func (s *status) describeMembers() string {
 	return text
 }
 
-// describe tells the state of a server, and what to do if it is lost.
+// describe returns the state of a server, and what to do if it is lost.
 func (s serverStatus) describe(now time.Time) string {
 	text := fmt.Sprintf("%s at %s, kindred %s", s.Name, s.URL, s.Version)
 	switch {
@@ -97,7 +97,7 @@ func (s *status) leaderless() bool {
 	return len(s.Servers) > 0 && !slices.ContainsFunc(s.Servers, func(server serverStatus) bool { return server.Leads && !server.Lost })
 }
 
-// describe tells how many nodes are ready, which are not, and which versions they have if those differ.
+// describe returns how many nodes are ready, the names of the others, and the versions if there are several.
 func (n nodeCount) describe() string {
 	text := fmt.Sprintf("%d of %d ready", n.Ready, n.Total)
 	if len(n.NotReady) > 0 {

@@ -20,7 +20,7 @@ import (
 	"github.com/kindred-project/kindred/internal/join"
 )
 
-// defaultTTL is how long tokens are valid, as kubeadm's.
+// defaultTTL is how long a token is valid by default; kubeadm has the same default.
 const defaultTTL = 24 * time.Hour
 
 func newToken() *cobra.Command {
@@ -37,7 +37,7 @@ func newTokenCreate() *cobra.Command {
 		Short: "Make a token, and print the line with which machines join",
 		Long: `Make a token, and print the line with which machines become nodes of the cluster.
 
-Whoever has the line can add nodes until the token expires. The first token also
+Anyone who has the line can add nodes until the token expires. The first token also
 publishes the cluster's authority (the ConfigMap cluster-info in kube-public, which
 anybody can read) and the roles of machines that join.
 

@@ -15,8 +15,8 @@ import (
 // leaderKey has the name of the server that leads. Each term of a leader begins with a write of it.
 const leaderKey = ownPrefix + "leader"
 
-// Fence belongs to one term of a leader. A write under a fence fails once another term has begun, which the transaction of the
-// write checks: a server that was stopped, or cut off, and still believes that it leads cannot change anything. Leases alone
+// Fence belongs to one term of a leader. A write of an object under a fence fails once another term has begun, which the transaction of
+// the write checks: a server that was stopped, or cut off, and still believes that it leads cannot change any object. Leases alone
 // do not ensure that, because the holder may notice too late that its lease has expired.
 type Fence struct {
 	revision int64

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// refuseKnownNode denies the certificate of a node that exists to a machine with a bootstrap token: whoever has a token could take
+// refuseKnownNode denies the certificate of a node that exists to a machine with a bootstrap token: any token would be enough to take
 // its place, and get its pods' secrets. The machine itself renews its certificate with its key.
 func refuseKnownNode(ctx context.Context, r *reconciler, wanted *x509.CertificateRequest) (approve bool, denial string, err error) {
 	name := strings.TrimPrefix(wanted.Subject.CommonName, nodePrefix)
