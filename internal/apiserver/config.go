@@ -90,8 +90,8 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	g.FlowControl = s.fairness
 	g.ShutdownSendRetryAfter = false
 	g.PublicAddress = c.AdvertiseAddress
-	g.LongRunningFunc = filters.BasicLongRunningRequestCheck(
-		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
+	g.LongRunningFunc = longRunning(filters.BasicLongRunningRequestCheck(
+		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward")))
 	g.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	if c.Flags != nil {
 		g.Flagz = flags(c.Flags)

@@ -159,6 +159,7 @@ func (s *Server) build(c Config) error {
 		return fmt.Errorf("built-in groups: %w", err)
 	}
 	access.serveIssuer(main)
+	serveSnapshot(main, c.Backend)
 	s.serveDocuments(main, g, c.RuntimeConfig)
 	s.aggregator, err = s.newAggregator(*g, c, main, extensions.Informers)
 	if err != nil {

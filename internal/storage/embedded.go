@@ -232,6 +232,9 @@ func unusable(dir string, err error) error {
 	return fmt.Errorf("open the store in %s: %w; \"kindred check-store\" says more; if it is damaged, restore it from a backup", dir, err)
 }
 
+// singlePeer is the peer URL of a single member, which needs one for its identity. Nothing listens there.
+const singlePeer = "http://kindred.invalid:2380"
+
 // progressInterval is the interval of progress notifications to watches.
 const progressInterval = 5 * time.Second
 
@@ -241,8 +244,7 @@ const progressInterval = 5 * time.Second
 const catchUpEntries = 1
 
 func embeddedConfig(dir string, failed *failure) (config.ServerConfig, error) {
-	// A member needs peer URLs for its identity. Nothing listens there.
-	peers, err := types.NewURLs([]string{"http://kindred.invalid:2380"})
+	peers, err := types.NewURLs([]string{singlePeer})
 	if err != nil {
 		return config.ServerConfig{}, err
 	}
