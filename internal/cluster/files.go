@@ -41,8 +41,8 @@ func (c *Cluster) writeKubeconfig(admin *pki.Pair) error {
 }
 
 // renewalInterval is the interval at which certificates in use are checked. They are renewed when a third of
-// their validity is left, which is months.
-const renewalInterval = time.Hour
+// their validity is left, which is months, or when "kindred cert rotate" has discarded them.
+const renewalInterval = time.Minute
 
 // renewCertificates renews the certificates in use before they expire.
 func renewCertificates(ctx context.Context, keys *pki.PKI, c clock.WithTicker) error {
