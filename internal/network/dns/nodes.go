@@ -72,10 +72,9 @@ func (p *Publisher) RunNodes(ctx context.Context, nodes coreinformers.NodeInform
 	defer func() { _ = nodes.Informer().RemoveEventHandler(registration) }()
 	ticker := p.clock.NewTicker(republish)
 	defer ticker.Stop()
-	for {
-		if err := p.ensureNodes(ctx, nodes, clusterIP); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot publish the DNS servers of nodes, will retry")
-		}
+	for last := ""; ; {
+		err := p.ensureNodes(ctx, nodes, clusterIP)
+		last = logChange(ctx, err, last, "Cannot publish the DNS servers of nodes, will retry")
 		select {
 		case <-changed:
 		case <-ticker.C():
@@ -104,8 +103,8 @@ func (p *Publisher) ensureNodes(ctx context.Context, nodes coreinformers.NodeInf
 	return errors.Join(errs...)
 }
 
-// announced returns the address that a node announces. It must be one of the node's own range, so that no node can answer the
-// questions of others' pods by naming another address.
+// announced returns the address that a node announces. It must be one of the node's own range, or of its machine, so that no node can
+// answer the questions of others' pods by naming another address.
 func announced(node *corev1.Node) (netip.AddrPort, error) {
 	endpoint, err := netip.ParseAddrPort(node.Annotations[endpointAnnotation])
 	if err != nil {
@@ -116,5 +115,10 @@ func announced(node *corev1.Node) (netip.AddrPort, error) {
 			return endpoint, nil
 		}
 	}
-	return netip.AddrPort{}, fmt.Errorf("node %s announces a DNS server at %s, which is not in its range %v", node.Name, endpoint.Addr(), node.Spec.PodCIDRs)
+	for _, address := range node.Status.Addresses {
+		if address.Address == endpoint.Addr().String() {
+			return endpoint, nil
+		}
+	}
+	return netip.AddrPort{}, fmt.Errorf("node %s announces a DNS server at %s, which is neither in its range %v nor its own address", node.Name, endpoint.Addr(), node.Spec.PodCIDRs)
 }

@@ -90,12 +90,7 @@ func (p *Publisher) Run(ctx context.Context, want Published) error {
 	defer ticker.Stop()
 	for last := ""; ; {
 		err := p.Ensure(ctx, want)
-		if err != nil && ctx.Err() == nil && err.Error() != last {
-			klog.FromContext(ctx).Error(err, "Cannot publish the cluster's DNS server, will retry")
-		}
-		if last = ""; err != nil {
-			last = err.Error()
-		}
+		last = logChange(ctx, err, last, "Cannot publish the cluster's DNS server, will retry")
 		select {
 		case <-changed:
 		case <-ticker.C():
@@ -103,6 +98,17 @@ func (p *Publisher) Run(ctx context.Context, want Published) error {
 			return nil
 		}
 	}
+}
+
+// logChange logs an error that is not the last one, and returns it as text.
+func logChange(ctx context.Context, err error, last, message string) string {
+	if err == nil {
+		return ""
+	}
+	if ctx.Err() == nil && err.Error() != last {
+		klog.FromContext(ctx).Error(err, message)
+	}
+	return err.Error()
 }
 
 // concerns reports whether an object is one of those that are kept.
