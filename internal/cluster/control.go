@@ -57,7 +57,7 @@ func (t *term) addControllers(mgr manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	options := controllers.Options{CA: t.keys.Cluster.CertPEM, Sign: t.keys.Cluster.Sign, Token: tokens.LegacyToken, TerminatedPods: t.config.TerminatedPods, LocalPath: t.config.volumeNodes(), PodRanges: t.config.podRanges(), LoadBalancers: t.config.loadBalancers(), Gangs: t.server.ServesGangs()}
+	options := controllers.Options{CA: t.keys.Cluster.CertPEM, Sign: t.keys.Cluster.Sign, Token: tokens.LegacyToken, TerminatedPods: t.config.TerminatedPods, LocalPath: t.volumeNodes(), PodRanges: t.config.podRanges(), LoadBalancers: t.config.loadBalancers(), Gangs: t.server.ServesGangs()}
 	for _, controller := range controllers.All(options) {
 		if !controller.Needs.Empty() && !t.server.Serves(controller.Needs) {
 			continue

@@ -37,13 +37,36 @@ func (config *Config) decideNode() {
 		"missing "+strings.Join(missing, ", "), containerd.HowToGet(missing)))
 }
 
-// volumeNodes returns the nodes on which volumes of the default StorageClass are provisioned.
-func (config *Config) volumeNodes() localpath.Nodes {
+// volumeNodes returns the nodes on which the controllers provision volumes of the default StorageClass. Of several servers, each
+// provisions those of its own node, whichever of them leads: see startVolumes.
+func (c *Cluster) volumeNodes() localpath.Nodes {
 	nodes := localpath.Nodes{Simulated: simulated.Key}
-	if config.Node {
-		nodes.Real, nodes.Root = config.NodeName, config.Dir.Volumes()
+	if c.config.Node && !c.backend.Shared() {
+		nodes.Real, nodes.Root = c.config.NodeName, c.config.Dir.Volumes()
 	}
 	return nodes
+}
+
+// startVolumes starts the provisioner of volumes on this machine's node, if there are other servers. Its writes are under no fence: no
+// other server has this node.
+func (c *Cluster) startVolumes() error {
+	if !c.backend.Shared() || !c.config.Node {
+		return nil
+	}
+	own := c.newTerm(c.parts, nil)
+	manager, err := own.newManager()
+	if err != nil {
+		return err
+	}
+	env, err := own.environment(manager, controllerIdentity(localpath.Name), localpath.Provisioner)
+	if err != nil {
+		return err
+	}
+	if err := localpath.Add(localpath.Nodes{Real: c.config.NodeName, Root: c.config.Dir.Volumes()})(env); err != nil {
+		return err
+	}
+	c.parts.Start("volumes", manager.Start)
+	return nil
 }
 
 // podRanges returns the ranges from which machines that join get theirs.
@@ -83,6 +106,9 @@ func (c *Cluster) startNode(ctx context.Context) error {
 	switch {
 	case c.machine != nil:
 		if err := c.machine.Join(ctx, c.apiForNode(), c.parts); err != nil {
+			return err
+		}
+		if err := c.startVolumes(); err != nil {
 			return err
 		}
 	case !c.config.BindAddress.IsLoopback():

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -59,4 +60,24 @@ func (l *lan) server(number int, args ...string) *cluster {
 	l.t.Helper()
 	m := l.machine(number)
 	return ownClusterUnder(l.t, []string{"nsenter", "--net=/run/netns/" + m.namespace}, append([]string{"--secure-port", "6443"}, args...)...)
+}
+
+// serverWithNode starts "kindred up" on a machine of its own, which is a node too.
+func (l *lan) serverWithNode(number int, args ...string) *cluster {
+	l.t.Helper()
+	m := l.machine(number)
+	c := ownClusterUnder(l.t, []string{"nsenter", "--net=/run/netns/" + m.namespace}, append([]string{"--secure-port", "6443"}, args...)...)
+	m.dir = c.dir
+	l.t.Cleanup(func() { // what the node has in the network namespace is removed there
+		if c.running() {
+			_ = c.signal(syscall.SIGTERM)
+		}
+		if r := m.run("reset"); r.code != 0 {
+			l.t.Errorf("reset: %s", r.err)
+		}
+	})
+	if err := c.loadImages(); err != nil {
+		l.t.Fatal(err)
+	}
+	return c
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -336,5 +337,57 @@ func (w *steadyWriter) check() {
 	w.Logf("%d writes were acknowledged, with pauses of at most %v", len(w.acknowledged), w.pause)
 	if len(missing) > 0 || len(w.acknowledged) < 100 {
 		w.Errorf("of %d acknowledged writes, these are lost: %v", len(w.acknowledged), missing)
+	}
+}
+
+// TestVolumesOfServers: a claim gets its volume on the machine of its pod, whichever server leads, and the volume is removed there.
+func TestVolumesOfServers(t *testing.T) {
+	needContainers(t)
+	if userRuntime != "" {
+		t.Skip("several machines cannot share one runtime")
+	}
+	l := newLAN(t)
+	first := l.serverWithNode(1, "--server", "--node-name", "one", "--etcd-servers", startEtcd(t, l.host))
+	second := l.serverWithNode(2, append(serverInvitation(t, first), "--node-name", "two")...)
+	s := newSession(t, second)
+	for node, c := range map[string]*cluster{"one": first, "two": second} {
+		s.apply(fmt.Sprintf(`
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-%[1]s}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: on-%[1]s}
+spec:
+  nodeSelector: {kubernetes.io/hostname: %[1]s}
+  terminationGracePeriodSeconds: 1
+  containers:
+  - {name: main, image: "%[2]s", command: [sh, -c, "echo %[1]s > /data/written; sleep 100000"], volumeMounts: [{name: data, mountPath: /data}]}
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data-%[1]s}}]
+`, node, image))
+		s.ready("on-" + node)
+		written := func() []string {
+			found, err := filepath.Glob(filepath.Join(c.dir, "volumes", "*", "written"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return found
+		}
+		s.eventually("the volume is on the machine of its pod", func() error {
+			if len(written()) != 1 {
+				return fmt.Errorf("%v", written())
+			}
+			return nil
+		})
+		s.kubectl("delete", "pod", "on-"+node)
+		s.kubectl("delete", "pvc", "data-"+node)
+		s.eventually("the volume is removed", func() error {
+			if len(written()) > 0 {
+				return fmt.Errorf("%v", written())
+			}
+			return nil
+		})
 	}
 }

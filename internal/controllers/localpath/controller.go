@@ -39,7 +39,7 @@ const (
 type Nodes struct {
 	// Real is the name of the node with a directory of volumes, Root; "" for none.
 	Real, Root string
-	// Simulated is the label of simulated nodes, whose volumes have no directories.
+	// Simulated is the label of simulated nodes, whose volumes have no directories; "" for none.
 	Simulated string
 }
 
@@ -178,7 +178,7 @@ func (p *provisioner) provision(ctx context.Context, claim *corev1.PersistentVol
 // real. served is false if this provisioner does not serve the node.
 func (p *provisioner) makePath(claim *corev1.PersistentVolumeClaim, node *corev1.Node) (path string, served bool, err error) {
 	name := volumeName(claim)
-	if _, ok := node.Labels[p.nodes.Simulated]; ok {
+	if _, ok := node.Labels[p.nodes.Simulated]; ok && p.nodes.Simulated != "" {
 		return simulatedPath(name), true, nil
 	}
 	if p.nodes.Real == "" || node.Name != p.nodes.Real {

@@ -495,3 +495,27 @@ func TestAttachedFilesAreNotRemoved(t *testing.T) {
 		t.Error("not removed")
 	}
 }
+
+// TestProvisionersOfServers: of several servers, one provisions the volumes of simulated nodes and each those of its own node, and no
+// claim gets two.
+func TestProvisionersOfServers(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "volumes")
+	for name, nodes := range map[string]Nodes{"simulated": {Simulated: simulatedLabel}, "own": {Real: "here", Root: root}, "none": {}} {
+		for _, node := range []string{"here", "sim-0", "elsewhere"} {
+			b := newBench(t, newClaim(onNode(node)))
+			b.provisioner = newProvisioner(b.Env(), nodes)
+			want := name == "simulated" && node == "sim-0" || name == "own" && node == "here"
+			v := b.provision()
+			if (v != nil) != want {
+				t.Errorf("the provisioner of %s nodes, a claim on %s: %v", name, node, v)
+			}
+			if v == nil {
+				continue
+			}
+			other := newProvisioner(b.Env(), Nodes{Real: "elsewhere", Root: root})
+			if other.serves(v) || !b.serves(v) {
+				t.Errorf("the volume on %s is served by another one: %v, by its own: %v", node, other.serves(v), b.serves(v))
+			}
+		}
+	}
+}

@@ -60,7 +60,7 @@ func shouldDelete(v *corev1.PersistentVolume) bool {
 
 // serves reports whether the volume's directory is on a node of this provisioner.
 func (p *provisioner) serves(v *corev1.PersistentVolume) bool {
-	return isSimulated(v) || p.nodes.Real != "" && v.Annotations[nodeAnnotation] == p.nodes.Real
+	return p.nodes.Simulated != "" && isSimulated(v) || p.nodes.Real != "" && v.Annotations[nodeAnnotation] == p.nodes.Real
 }
 
 func isSimulated(v *corev1.PersistentVolume) bool {
