@@ -40,6 +40,9 @@ const (
 	httpsPort      = 443
 	// refreshInterval is the interval at which the endpoints are reconciled, as upstream.
 	refreshInterval = 10 * time.Second
+	// sharedRefreshInterval is the same of servers that share a store. A server that is lost is removed within
+	// this and peerTTL.
+	sharedRefreshInterval = 2 * time.Second
 )
 
 // kubernetesService maintains the Service default/kubernetes, the API for pods: the first address
@@ -74,7 +77,7 @@ func newKubernetesService(c Config, client kubernetes.Interface, resources stora
 
 // run reconciles the Service until ctx is done, and calls ensured after each success.
 func (k *kubernetesService) run(ctx context.Context, c clock.WithTicker, ensured func()) {
-	ticker := c.NewTicker(refreshInterval)
+	ticker := c.NewTicker(k.interval())
 	defer ticker.Stop()
 	for {
 		select {
@@ -89,6 +92,13 @@ func (k *kubernetesService) run(ctx context.Context, c clock.WithTicker, ensured
 			klog.FromContext(ctx).Error(err, "Cannot update the Service default/kubernetes, will retry")
 		}
 	}
+}
+
+func (k *kubernetesService) interval() time.Duration {
+	if k.peers == nil {
+		return refreshInterval
+	}
+	return sharedRefreshInterval
 }
 
 // ensureRange creates the ServiceCIDR that the server was started with. It does not change a range that exists,

@@ -26,8 +26,8 @@ type peers struct {
 
 const (
 	peerPrefix = "/masterleases"
-	// peerTTL is after how many seconds the key of a server expires that does not renew it.
-	peerTTL uint64 = 15
+	// peerTTL is after how many seconds the key of a server expires that does not renew it. Upstream takes 15 seconds.
+	peerTTL uint64 = 6
 )
 
 var peerResource = schema.GroupResource{Resource: "apiServerIPInfo"}

@@ -68,6 +68,12 @@ func linked(t *testing.T, name string, one, other netns.NsHandle, address, other
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(other))}); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
+	// The kernel removes the links of a deleted namespace later. A link of the same name could not be made until then.
+	t.Cleanup(func() {
+		if err := removeLink(handleAt(t, one), name); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, end := range []struct {
 		in            netns.NsHandle
 		name, address string
@@ -76,6 +82,19 @@ func linked(t *testing.T, name string, one, other netns.NsHandle, address, other
 			t.Fatalf("%s: %v", end.name, err)
 		}
 	}
+}
+
+// removeLink does nothing if the link has been removed.
+func removeLink(in *netlink.Handle, name string) error {
+	link, err := in.LinkByName(name)
+	var absent netlink.LinkNotFoundError
+	if errors.As(err, &absent) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return in.LinkDel(link)
 }
 
 func handleAt(t *testing.T, in netns.NsHandle) *netlink.Handle {

@@ -25,6 +25,8 @@ type Runtime struct {
 	owner string
 	clock clock.Clock
 	exits exits
+	// oomKills completes what the runtime says of exits.
+	oomKills oomKills
 
 	mu      sync.Mutex
 	seen    map[types.UID]*Pod // full details, from the last Get or Refresh
@@ -35,7 +37,7 @@ type Runtime struct {
 // New wraps a CRI client. owner is the value of LabelOwner on the node's sandboxes and containers.
 func New(service cri.RuntimeService, owner string, clock clock.Clock) *Runtime {
 	return &Runtime{
-		cri: service, owner: owner, clock: clock,
+		cri: service, owner: owner, clock: clock, oomKills: newOOMKills(),
 		seen: map[types.UID]*Pod{}, touched: map[types.UID]*touched{}, stops: map[string]int{},
 	}
 }
@@ -190,6 +192,7 @@ func (r *Runtime) detailContainer(ctx context.Context, uid types.UID, c *Contain
 // detail completes a container with its status, and watches its process.
 func (r *Runtime) detail(uid types.UID, c *Container, response *runtimeapi.ContainerStatusResponse) {
 	fill(c, response.GetStatus())
+	r.oomKills.explain(c)
 	if c.State == Exited && c.Message == "" {
 		c.Message = terminationMessage(c)
 	}
