@@ -24,8 +24,8 @@ type JoinOptions struct {
 	// Token is a bootstrap token of the cluster, and CAHash the hash of the key of its authority, sha256: and 64 hexadecimal
 	// digits. "kindred token create" and "kubeadm token create --print-join-command" print them.
 	Token, CAHash string
-	// NodeIP is as in Options; by default it is the address from which this machine reaches the server.
-	NodeIP string
+	// NodeIP is as in Options; by default it is the address from which this machine reaches the server. PodNetwork is as in Options.
+	NodeIP, PodNetwork string
 	// NodeName is the name of the node; by default that with which it has joined, or the host name.
 	NodeName string
 	// DataDir, KubeletDir, KubeletConfig, KubeletConfigDir and ContainerRuntimeEndpoint are as in Options.
@@ -52,7 +52,7 @@ func JoinNode(ctx context.Context, options JoinOptions) (*Node, error) {
 		}
 	}
 	config, err := Options{
-		DataDir: options.DataDir, NodeName: options.NodeName, KubeletDir: options.KubeletDir, KubeletConfig: options.KubeletConfig, KubeletConfigDir: options.KubeletConfigDir, NodeIP: options.NodeIP,
+		DataDir: options.DataDir, NodeName: options.NodeName, KubeletDir: options.KubeletDir, KubeletConfig: options.KubeletConfig, KubeletConfigDir: options.KubeletConfigDir, NodeIP: options.NodeIP, PodNetwork: options.PodNetwork,
 		ContainerRuntimeEndpoint: options.ContainerRuntimeEndpoint, Flags: options.Flags,
 		Version: options.Version, Clock: options.Clock, Progress: options.Progress, Notice: options.Notice,
 	}.resolve(ctx)

@@ -120,6 +120,8 @@ type Options struct {
 	// NodeIP are the addresses at which other machines reach this one as a node: IPv4, and IPv6 after a comma. By default it is
 	// BindAddress, if that is one address and not loopback; else the node has the addresses of the bridge of its pods.
 	NodeIP string
+	// PodNetwork is how packets for pods get to other machines: PodNetworkAuto if empty.
+	PodNetwork string
 	// KubeletDir is where CSI drivers expect the kubelet's directory, usually /var/lib/kubelet. It
 	// becomes a link to the node agent's directory. If empty, drivers must be given the directory
 	// node in DataDir.

@@ -186,6 +186,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"pool without a node": {DataDir: "x", LoadBalancerPools: []string{"192.0.2.0/28"}, NoNode: true},
 		"overlapping ranges":  {DataDir: "x", PodCIDR: "10.96.1.0/24"},
 		"node name":           {DataDir: "x", NodeName: "My_Node"},
+		"pod network":         {DataDir: "x", PodNetwork: "geneve"},
 		"etcd server":         {DataDir: "x", EtcdServers: []string{"foo"}},
 		"etcd scheme":         {DataDir: "x", EtcdServers: []string{"ftp://10.0.0.1:2379"}},
 		"no etcd server":      {DataDir: "x", EtcdCAFile: "ca.pem"},

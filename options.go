@@ -112,6 +112,9 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 	if config.NodeIPs, err = o.nodeIPs(config.BindAddress); err != nil {
 		return config, err
 	}
+	if config.PodNetwork, err = o.podNetwork(); err != nil {
+		return config, err
+	}
 	if err := o.ranges(&config); err != nil {
 		return config, err
 	}
@@ -227,6 +230,25 @@ func (o Options) nodeIPs(bind net.IP) ([]netip.Addr, error) {
 		return nil, invalid("node IPs %s: at most one address of each IP family", o.NodeIP)
 	}
 	return all, nil
+}
+
+// Values of Options.PodNetwork.
+const (
+	// PodNetworkAuto sends packets for pods to their machine directly if that shares a link with this one, and else through a
+	// VXLAN tunnel.
+	PodNetworkAuto = machine.PodNetworkAuto
+	// PodNetworkVXLAN always uses a tunnel between this machine and others, for links that carry packets of the machines' own addresses only.
+	PodNetworkVXLAN = machine.PodNetworkVXLAN
+)
+
+func (o Options) podNetwork() (string, error) {
+	switch o.PodNetwork {
+	case "":
+		return PodNetworkAuto, nil
+	case PodNetworkAuto, PodNetworkVXLAN:
+		return o.PodNetwork, nil
+	}
+	return "", invalid("pod network %q: it is %s or %s", o.PodNetwork, PodNetworkAuto, PodNetworkVXLAN)
 }
 
 // ingress returns the configuration of the proxy of Ingresses; nil for none.

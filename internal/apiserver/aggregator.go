@@ -56,8 +56,14 @@ func (s *Server) newAggregator(g genericapiserver.Config, c Config, next generic
 			ServiceResolver:     s.services.resolver,
 		},
 	}
+	if s.mixed != nil {
+		config.ExtraConfig.PeerProxy = s.mixed
+	}
 	server, err := config.Complete().NewWithDelegate(next)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.mixed.register(s, server); err != nil {
 		return nil, err
 	}
 	client, err := clientset.NewForConfig(g.LoopbackClientConfig)

@@ -109,9 +109,12 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.mixed, err = newMixedVersions(c, g); err != nil {
+		return nil, err
+	}
 	g.BuildHandlerChainFunc = func(handler http.Handler, g *genericapiserver.Config) http.Handler {
 		guarded := func(handler http.Handler) http.Handler {
-			handler = forward(handler)
+			handler = forward(s.mixed.wrap(handler))
 			handler = limitNesting(s.traffic.wrap(nameDeleters(handler)), g.MaxRequestBodyBytes, g.LongRunningFunc, codecs)
 			if s.memory != nil {
 				handler = s.memory.wrap(handler, codecs)

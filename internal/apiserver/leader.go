@@ -29,6 +29,8 @@ import (
 
 // Leadership tells which server leads, for requests that only that one can answer.
 type Leadership interface {
+	// Name returns the name of this server.
+	Name() string
 	// Leads reports whether this server leads.
 	Leads() bool
 	// Leader returns the URL of the server that leads.

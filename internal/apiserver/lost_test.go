@@ -8,12 +8,11 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -22,6 +21,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kindred-project/kindred/internal/storage"
+	"github.com/kindred-project/kindred/test/etcd"
 )
 
 // TestGate: the store gate closes when etcd is lost and opens when it is back.
@@ -94,10 +94,10 @@ func TestGate(t *testing.T) {
 // cause.
 func TestLostEtcd(t *testing.T) {
 	dir := t.TempDir()
-	etcd := startEtcd(t, dir)
+	store := etcd.Local(t, filepath.Join(dir, "external"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	backend, err := storage.External{Servers: []string{etcd.Clients[0].Addr().String()}}.Connect(ctx, clock.RealClock{}, storage.DefaultRetention)
+	backend, err := storage.External{Servers: []string{store.Clients[0].Addr().String()}}.Connect(ctx, clock.RealClock{}, storage.DefaultRetention)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestLostEtcd(t *testing.T) {
 	if _, err := maps.Create(ctx, configMap("a", nil), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	etcd.Close()
+	store.Close()
 
 	start := time.Now()
 	_, err = maps.Create(ctx, configMap("b", nil), metav1.CreateOptions{})
@@ -122,25 +122,4 @@ func TestLostEtcd(t *testing.T) {
 	if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "etcd does not answer") {
 		t.Errorf("a request after the loss: %v", err)
 	}
-}
-
-func startEtcd(t *testing.T, dir string) *embed.Etcd {
-	t.Helper()
-	conf := embed.NewConfig()
-	conf.Dir, conf.LogLevel = dir+"/external", "fatal"
-	anyPort := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	conf.ListenClientUrls, conf.ListenPeerUrls = anyPort, anyPort
-	conf.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
-	conf.InitialCluster = conf.InitialClusterFromName(conf.Name)
-	conf.TickMs, conf.ElectionMs = 10, 100
-	etcd, err := embed.StartEtcd(conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-etcd.Server.ReadyNotify():
-	case <-time.After(10 * time.Second):
-		t.Fatal("etcd is not ready")
-	}
-	return etcd
 }

@@ -74,6 +74,8 @@ type Server struct {
 	// definitions is the informer of CustomResourceDefinitions of the server of custom resources.
 	definitions crdinformers.CustomResourceDefinitionInformer
 	boot        bootSteps
+	// mixed is nil if the server is the only one.
+	mixed *mixedVersions
 	// reserve is nil with an external etcd, gate with the embedded one, memory without a memory limit.
 	reserve *reserve
 	gate    *storeGate

@@ -210,6 +210,10 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		return err
 	}
 	c.checks = newReadiness("controllers", "scheduler", "node", "resources")
+	leadership, err := c.leadership()
+	if err != nil {
+		return err
+	}
 	if err := c.runServer(ctx, apiserver.Config{
 		Backend:          c.backend,
 		PKI:              c.keys,
@@ -226,7 +230,7 @@ func (c *Cluster) startServer(ctx context.Context, steps *steps) (err error) {
 		Encryption:       c.config.Encryption,
 		RuntimeConfig:    c.config.RuntimeConfig,
 		Ownership:        &c.reviews,
-		Leadership:       c.leadership(),
+		Leadership:       leadership,
 		SimulatedStats:   c.simulatedStats,
 		ReadyChecks:      c.checks.checkers(),
 		Flags:            c.config.Flags,

@@ -51,6 +51,8 @@ type Config struct {
 	// NodeIPs are the addresses at which other machines reach this one as a node, at most one of each IP family; without any, the
 	// node has the addresses of the bridge of its pods.
 	NodeIPs []netip.Addr
+	// PodNetwork is how packets for pods get to other machines.
+	PodNetwork string
 	// KubeletDir is a link to the node agent's directory that the agent uses as its root; empty means
 	// none.
 	KubeletDir string

@@ -196,14 +196,21 @@ func (c *candidate) begin(ctx context.Context, end func(), running *part.Group, 
 }
 
 // leadership returns what the API must know about other servers; nil if there can be none.
-func (c *Cluster) leadership() apiserver.Leadership {
+func (c *Cluster) leadership() (apiserver.Leadership, error) {
 	if !c.backend.Shared() {
-		return nil
+		return nil, nil
 	}
-	return leadership{c}
+	name, err := c.config.Dir.ServerName()
+	return leadership{c, name}, err
 }
 
-type leadership struct{ *Cluster }
+type leadership struct {
+	*Cluster
+	name string
+}
+
+// Name implements apiserver.Leadership.
+func (l leadership) Name() string { return l.name }
 
 // Leads implements apiserver.Leadership.
 func (l leadership) Leads() bool { return l.term.Load() != nil }

@@ -7,13 +7,11 @@ import (
 	"encoding/json"
 	"net"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,14 +25,15 @@ import (
 	"github.com/kindred-project/kindred/internal/join"
 	"github.com/kindred-project/kindred/internal/servers"
 	"github.com/kindred-project/kindred/internal/storage"
+	"github.com/kindred-project/kindred/test/etcd"
 )
 
 // TestElection: of two servers on one etcd, one leads. The other takes over when that one stops, or loses its lease, and goes on
 // with its simulated nodes. A server that has lost its lease cannot write as a leader, and can lead again.
 func TestElection(t *testing.T) {
-	etcd := startEtcd(t)
-	first := startShared(t, etcd, nil, 2)
-	second := startShared(t, etcd, first, 0)
+	store := etcd.Local(t, t.TempDir()).Clients[0].Addr().String()
+	first := startShared(t, store, nil, 2)
+	second := startShared(t, store, first, 0)
 	if first.term.Load() == nil || second.term.Load() != nil {
 		t.Fatal("not the first server leads, or both do")
 	}
@@ -89,28 +88,10 @@ func TestElection(t *testing.T) {
 	}
 }
 
-func startEtcd(t *testing.T) string {
-	t.Helper()
-	conf := embed.NewConfig()
-	conf.Dir, conf.LogLevel = t.TempDir(), "fatal"
-	anyPort := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	conf.ListenClientUrls, conf.ListenPeerUrls = anyPort, anyPort
-	conf.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
-	conf.InitialCluster = conf.InitialClusterFromName(conf.Name)
-	conf.TickMs, conf.ElectionMs = 10, 100
-	etcd, err := embed.StartEtcd(conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(etcd.Close)
-	<-etcd.Server.ReadyNotify()
-	return etcd.Clients[0].Addr().String()
-}
-
 // startShared starts a server on an etcd, which joins the cluster of another one, unless that is nil.
-func startShared(t *testing.T, etcd string, other *Cluster, simulatedNodes int) *Cluster {
+func startShared(t *testing.T, store string, other *Cluster, simulatedNodes int) *Cluster {
 	t.Helper()
-	config := sharedConfig(t, etcd)
+	config := sharedConfig(t, store)
 	config.SimulatedNodes = simulatedNodes
 	if other != nil {
 		config.Join = invite(t, other)
@@ -123,14 +104,14 @@ func startShared(t *testing.T, etcd string, other *Cluster, simulatedNodes int) 
 	return c
 }
 
-func sharedConfig(t *testing.T, etcd string) Config {
+func sharedConfig(t *testing.T, store string) Config {
 	t.Helper()
 	dir, err := datadir.New(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return Config{
-		Dir: dir, BindAddress: net.IPv4(127, 0, 0, 1), Etcd: storage.External{Servers: []string{"http://" + etcd}}, History: storage.DefaultRetention,
+		Dir: dir, BindAddress: net.IPv4(127, 0, 0, 1), Etcd: storage.External{Servers: []string{"http://" + store}}, History: storage.DefaultRetention,
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, Clock: clock.RealClock{},
 		Notice: func(line string) { t.Log(line) },
 	}
@@ -161,8 +142,8 @@ func invite(t *testing.T, c *Cluster) join.ServerInvitation {
 // TestServersThatAreRefused: a server needs the keys of the cluster, which only the whole invitation gives it. The keys are collected
 // with the token.
 func TestServersThatAreRefused(t *testing.T) {
-	etcd := startEtcd(t)
-	c := startShared(t, etcd, nil, 0)
+	store := etcd.Local(t, t.TempDir()).Clients[0].Addr().String()
+	c := startShared(t, store, nil, 0)
 	client, err := kubernetes.NewForConfig(c.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +163,7 @@ func TestServersThatAreRefused(t *testing.T) {
 		"another key":          {other, "the certificate key is not the one of the token"},
 		"a node's token":       {node, "the token admits nodes and no servers"},
 	} {
-		config := sharedConfig(t, etcd)
+		config := sharedConfig(t, store)
 		config.Join = test.invitation
 		refused, err := Start(t.Context(), config)
 		if err == nil {

@@ -37,36 +37,13 @@ func (config *Config) decideNode() {
 		"missing "+strings.Join(missing, ", "), containerd.HowToGet(missing)))
 }
 
-// volumeNodes returns the nodes on which the controllers provision volumes of the default StorageClass. Of several servers, each
-// provisions those of its own node, whichever of them leads: see startVolumes.
+// volumeNodes returns the nodes of this process on which the controllers provision volumes of the default StorageClass.
 func (c *Cluster) volumeNodes() localpath.Nodes {
 	nodes := localpath.Nodes{Simulated: simulated.Key}
-	if c.config.Node && !c.backend.Shared() {
+	if c.config.Node {
 		nodes.Real, nodes.Root = c.config.NodeName, c.config.Dir.Volumes()
 	}
 	return nodes
-}
-
-// startVolumes starts the provisioner of volumes on this machine's node, if there are other servers. Its writes are under no fence: no
-// other server has this node.
-func (c *Cluster) startVolumes() error {
-	if !c.backend.Shared() || !c.config.Node {
-		return nil
-	}
-	own := c.newTerm(c.parts, nil)
-	manager, err := own.newManager()
-	if err != nil {
-		return err
-	}
-	env, err := own.environment(manager, controllerIdentity(localpath.Name), localpath.Provisioner)
-	if err != nil {
-		return err
-	}
-	if err := localpath.Add(localpath.Nodes{Real: c.config.NodeName, Root: c.config.Dir.Volumes()})(env); err != nil {
-		return err
-	}
-	c.parts.Start("volumes", manager.Start)
-	return nil
 }
 
 // podRanges returns the ranges from which machines that join get theirs.
@@ -94,7 +71,7 @@ func prepareMachine(ctx context.Context, config Config, steps *steps) *machine.M
 	}
 	return machine.Prepare(ctx, machine.Options{
 		Dir: config.Dir, Name: config.NodeName, KubeletDir: config.KubeletDir, Kubelet: config.Kubelet, RuntimeEndpoint: config.RuntimeEndpoint,
-		PodCIDRs: config.PodCIDRs, ServiceCIDRs: config.ServiceCIDRs, NodeIPs: config.NodeIPs, LoadBalancerPools: config.LoadBalancerPools,
+		PodCIDRs: config.PodCIDRs, ServiceCIDRs: config.ServiceCIDRs, NodeIPs: config.NodeIPs, PodNetwork: config.PodNetwork, LoadBalancerPools: config.LoadBalancerPools,
 		DNS: config.DNS, DNSHosts: config.DNSHosts, ClusterNetworkPolicies: config.ClusterNetworkPolicies,
 		Clock: config.Clock, Step: steps.done, Notice: config.Notice,
 	})
@@ -106,9 +83,6 @@ func (c *Cluster) startNode(ctx context.Context) error {
 	switch {
 	case c.machine != nil:
 		if err := c.machine.Join(ctx, c.apiForNode(), c.parts); err != nil {
-			return err
-		}
-		if err := c.startVolumes(); err != nil {
 			return err
 		}
 	case !c.config.BindAddress.IsLoopback():

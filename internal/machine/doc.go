@@ -17,6 +17,7 @@ import (
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/network"
 	kubeletconfig "github.com/kindred-project/kindred/internal/node/config"
 	"github.com/kindred-project/kindred/internal/part"
 )
@@ -41,6 +42,8 @@ type Options struct {
 	// NodeIPs are the addresses at which other machines reach this one, at most one of each IP family; without any, the node has
 	// the addresses of the bridge of its pods.
 	NodeIPs []netip.Addr
+	// PodNetwork is how packets for pods get to other machines: PodNetworkAuto or PodNetworkVXLAN.
+	PodNetwork string
 	// LoadBalancerPools are the ranges of addresses of load balancers that nodes announce.
 	LoadBalancerPools []netip.Prefix
 	// DNS is set if the node serves the cluster's DNS. DNSHosts is a file of further names; empty means none.
@@ -54,6 +57,12 @@ type Options struct {
 	// Notice is called with each line that a user should read; nil means that no user reads.
 	Notice func(line string)
 }
+
+// Values of Options.PodNetwork.
+const (
+	PodNetworkAuto  = string(network.PodsAuto)
+	PodNetworkVXLAN = string(network.PodsVXLAN)
+)
 
 // API is a node's access to the API of its cluster.
 type API struct {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/localvolumes"
 	"github.com/kindred-project/kindred/internal/manifest"
 	"github.com/kindred-project/kindred/internal/network"
 	"github.com/kindred-project/kindred/internal/node"
@@ -183,6 +185,10 @@ func (m *Machine) newAgent(client kubernetes.Interface, requests *metrics.Reques
 		Kernel:            sysctl.New(),
 		Clock:             m.options.Clock,
 	}
+	options.Annotations = map[string]string{network.PodsAnnotation: m.options.PodNetwork}
+	if port != 0 {
+		options.Annotations[localvolumes.Annotation] = "true"
+	}
 	if m.shown != nil {
 		options.ShowStatic = m.shown
 	}
@@ -242,6 +248,7 @@ func (m *Machine) serveAgent(agent *node.Agent, client kubernetes.Interface, por
 		Access:        access, Health: agent.Health(), RunningPods: agent.RunningPods, Observe: agent.Metrics().Observe,
 		Resources: agent.Sampler().Resources, Summary: agent.Sampler().Summary,
 		Metrics: agent.Metrics().Handler(), Containers: agent.ContainerMetrics(), Probes: agent.Metrics().ProbesHandler(),
+		Others: map[string]http.Handler{localvolumes.Path: localvolumes.Handler(localvolumes.Directories{Root: m.options.Dir.Volumes()})},
 	})
 	if ports.main != nil {
 		config, err := serve.TLSConfig(&m.options.Kubelet.KubeletConfiguration, present(serving))

@@ -46,23 +46,53 @@ func (n *Network) keepSources(ctx context.Context, ranges []netip.Prefix) {
 	n.peers = peers{ranges: ranges, written: err == nil}
 }
 
+// PodsMode is how packets for pods get to other machines.
+type PodsMode string
+
+const (
+	// PodsAuto routes them to machines that share a link with this one, and tunnels to others.
+	PodsAuto PodsMode = "auto"
+	// PodsVXLAN tunnels to all. Of two machines, both do if one has this mode.
+	PodsVXLAN PodsMode = "vxlan"
+	// PodsAnnotation is the annotation of a Node with the mode of its machine.
+	PodsAnnotation = "kindred.dev/pod-network"
+)
+
 // podsElsewhere is podsOf all other nodes. Simulated nodes send no packets.
-func (n *Network) podsElsewhere() map[netip.Prefix]netip.Addr {
+func (n *Network) podsElsewhere() map[netip.Prefix]hop {
 	nodes, _ := n.options.Informers.Core().V1().Nodes().Lister().List(labels.Everything()) // from the cache
-	return podsOf(nodes, func(node *v1.Node) bool { return node.Name != n.options.Node && !n.simulated(node) })
+	others := podsOf(nodes, func(node *v1.Node) bool { return node.Name != n.options.Node && !n.simulated(node) })
+	own, err := n.options.Informers.Core().V1().Nodes().Lister().Get(n.options.Node)
+	if err == nil && tunnels(own) {
+		for pods, other := range others {
+			other.tunnelled = true
+			others[pods] = other
+		}
+	}
+	return others
 }
 
-// podsOf returns the ranges of the pods of some nodes, with the address of each node of the same IP family; the zero address if it has
-// none.
-func podsOf(nodes []*v1.Node, wanted func(*v1.Node) bool) map[netip.Prefix]netip.Addr {
-	all := map[netip.Prefix]netip.Addr{}
+// tunnels reports whether the machine of a node exchanges packets for pods through tunnels only.
+func tunnels(node *v1.Node) bool { return node.Annotations[PodsAnnotation] == string(PodsVXLAN) }
+
+// hop is the machine to which packets for pods go next.
+type hop struct {
+	// address is that of the machine, of the IP family of its pods; the zero address if it has none.
+	address netip.Addr
+	// tunnelled is set if they go through a tunnel although the machine may share a link with this one.
+	tunnelled bool
+}
+
+// podsOf returns the ranges of the pods of some nodes, with their machines.
+func podsOf(nodes []*v1.Node, wanted func(*v1.Node) bool) map[netip.Prefix]hop {
+	all := map[netip.Prefix]hop{}
 	for _, node := range nodes {
 		if !wanted(node) {
 			continue
 		}
 		ranges := podRanges(node)
 		for _, p := range ranges {
-			all[p] = machineAddress(node, ranges, p.Addr().Is4())
+			all[p] = hop{address: machineAddress(node, ranges, p.Addr().Is4()), tunnelled: tunnels(node)}
 		}
 	}
 	return all
@@ -88,9 +118,9 @@ func (n *Network) tunnel() tunnel {
 }
 
 // reachable returns the routes whose address is known.
-func reachable(routes map[netip.Prefix]netip.Addr) map[netip.Prefix]netip.Addr {
+func reachable(routes map[netip.Prefix]hop) map[netip.Prefix]hop {
 	known := maps.Clone(routes)
-	maps.DeleteFunc(known, func(_ netip.Prefix, via netip.Addr) bool { return !via.IsValid() })
+	maps.DeleteFunc(known, func(_ netip.Prefix, via hop) bool { return !via.address.IsValid() })
 	return known
 }
 

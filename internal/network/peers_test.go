@@ -68,3 +68,25 @@ func TestKeepSources(t *testing.T) {
 	n.peers.written = false
 	step("rules were restored", []string{"10.244.2.0/24", "fd00:2::/64"})
 }
+
+// TestTunnelsByAnnotation: packets for pods go through a tunnel if the machine at either end wants it.
+func TestTunnelsByAnnotation(t *testing.T) {
+	for _, test := range []struct {
+		here, there string
+		want        bool
+	}{{"", "", false}, {"auto", "auto", false}, {"auto", "vxlan", true}, {"vxlan", "", true}, {"vxlan", "vxlan", true}} {
+		f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+		nodes := f.Core().V1().Nodes().Informer().GetIndexer()
+		for name, mode := range map[string]string{"here": test.here, "there": test.there} {
+			_ = nodes.Add(&v1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{PodsAnnotation: mode}}, Spec: v1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24"}},
+				Status: v1.NodeStatus{Addresses: []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "192.0.2.1"}}},
+			})
+		}
+		n := &Network{options: Options{Node: "here", Simulated: "simulated", Informers: f}}
+		want := map[netip.Prefix]hop{netip.MustParsePrefix("10.244.1.0/24"): {netip.MustParseAddr("192.0.2.1"), test.want}}
+		if got := n.podsElsewhere(); !maps.Equal(got, want) {
+			t.Errorf("%q and %q: %v, want %v", test.here, test.there, got, want)
+		}
+	}
+}

@@ -31,8 +31,8 @@ const (
 type podRoutes struct {
 	// metric is that of this cluster's routes.
 	metric int
-	// wanted are the addresses of nodes by the ranges of their pods.
-	wanted map[netip.Prefix]netip.Addr
+	// wanted are the machines of nodes by the ranges of their pods.
+	wanted map[netip.Prefix]hop
 	// tunnel leads to nodes behind routers, once this node's address is known.
 	tunnel tunnel
 	// apart are ranges of nodes that neither leads to.
@@ -49,7 +49,7 @@ func newPodRoutes(bridge string) podRoutes {
 }
 
 // set replaces the wanted routes.
-func (r *podRoutes) set(wanted map[netip.Prefix]netip.Addr) { r.wanted = wanted }
+func (r *podRoutes) set(wanted map[netip.Prefix]hop) { r.wanted = wanted }
 
 // ensure adds the wanted routes that are missing, with the tunnel if one needs it, and removes those that are not wanted. It reports
 // whether one was missing.
@@ -65,7 +65,8 @@ func (r *podRoutes) ensure() (restored bool, err error) {
 	var errs []error
 	for prefix, route := range present {
 		via, wanted := r.wanted[prefix]
-		if !wanted || gateway(route) != via && !r.tunnel.carries(route, prefix) {
+		direct := gateway(route) == via.address && !via.tunnelled
+		if !wanted || !direct && !r.tunnel.carries(route, prefix) {
 			errs = append(errs, remove(route))
 			delete(present, prefix)
 		}
@@ -74,27 +75,27 @@ func (r *podRoutes) ensure() (restored bool, err error) {
 	for prefix, via := range r.wanted {
 		if route, ok := present[prefix]; ok {
 			if r.tunnel.carries(route, prefix) {
-				tunnelled[prefix] = via
+				tunnelled[prefix] = via.address
 			}
 			continue
 		}
-		shared, err := isShared(via)
+		shared, err := isShared(via.address)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("the route to pods in %s: %w", prefix, err))
-		case shared:
-			errs = append(errs, r.add(prefix, via))
+		case shared && !via.tunnelled:
+			errs = append(errs, r.add(prefix, via.address))
 			restored = true
-		case r.tunnel.reaches(prefix, via):
-			tunnelled[prefix] = via
+		case r.tunnel.reaches(prefix, via.address):
+			tunnelled[prefix] = via.address
 		default:
-			apart[prefix] = via
+			apart[prefix] = via.address
 		}
 	}
 	was, err := r.ensureTunnelled(tunnelled)
 	errs = append(errs, err)
 	if len(apart) > 0 && !maps.Equal(apart, r.apart) {
-		errs = append(errs, fmt.Errorf("nodes with pods in %v share no link with this machine, so that their pods cannot be reached", apart))
+		errs = append(errs, fmt.Errorf("nodes with pods in %v share no link with this machine, or want a tunnel, which there is none to, so that their pods cannot be reached", apart))
 	}
 	r.apart = apart
 	return restored || was, errors.Join(errs...)

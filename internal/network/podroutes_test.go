@@ -16,13 +16,22 @@ import (
 	"github.com/kindred-project/kindred/test/netns"
 )
 
+// direct returns machines that want no tunnel.
+func direct(addresses map[netip.Prefix]netip.Addr) map[netip.Prefix]hop {
+	machines := map[netip.Prefix]hop{}
+	for pods, address := range addresses {
+		machines[pods] = hop{address: address}
+	}
+	return machines
+}
+
 // TestPodRoutes: the kernel has exactly the wanted routes, also after somebody has changed them, and another cluster's stay.
 func TestPodRoutes(t *testing.T) {
 	netns.NewMachine(t, "outside", netip.MustParsePrefix("192.0.2.1/24"))
 	one, two := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.8")
 	a, b, c := netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("10.244.2.0/24"), netip.MustParsePrefix("10.244.3.0/24")
 	other := newPodRoutes("kin-other")
-	other.set(map[netip.Prefix]netip.Addr{c: one})
+	other.set(direct(map[netip.Prefix]netip.Addr{c: one}))
 	r := newPodRoutes("kin-this")
 	expect := func(when string, restored bool, wanted map[netip.Prefix]netip.Addr) {
 		t.Helper()
@@ -46,15 +55,16 @@ func TestPodRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := func(wanted map[netip.Prefix]netip.Addr) map[netip.Prefix]netip.Addr {
-		r.set(wanted)
+		r.set(direct(wanted))
 		return wanted
 	}
-	expect("two nodes", true, set(map[netip.Prefix]netip.Addr{a: one, b: two}))
-	expect("no change", false, r.wanted)
+	both := set(map[netip.Prefix]netip.Addr{a: one, b: two})
+	expect("two nodes", true, both)
+	expect("no change", false, both)
 	if err := netlink.RouteDel(&netlink.Route{Dst: ipNet(a)}); err != nil {
 		t.Fatal(err)
 	}
-	expect("somebody has deleted one", true, r.wanted)
+	expect("somebody has deleted one", true, both)
 	expect("a node has another address", true, set(map[netip.Prefix]netip.Addr{a: one, b: one}))
 	expect("a node has left", false, set(map[netip.Prefix]netip.Addr{a: one}))
 	if err := r.removeAll(); err != nil {
@@ -73,7 +83,7 @@ func TestNodesApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newPodRoutes("kin-this")
-	r.set(map[netip.Prefix]netip.Addr{netip.MustParsePrefix("10.244.1.0/24"): netip.MustParseAddr("203.0.113.1")})
+	r.set(direct(map[netip.Prefix]netip.Addr{netip.MustParsePrefix("10.244.1.0/24"): netip.MustParseAddr("203.0.113.1")}))
 	if _, err := r.ensure(); err == nil || !strings.Contains(err.Error(), "share no link") {
 		t.Errorf("first: %v", err)
 	}

@@ -4,6 +4,7 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -53,7 +54,7 @@ func (m *tunnelled) ensure(t *testing.T, wantRestored bool, others ...*tunnelled
 	for _, other := range others {
 		wanted[other.pods] = other.address
 	}
-	m.routes.set(wanted)
+	m.routes.set(direct(wanted))
 	m.Do(t, func() {
 		if restored, err := m.routes.ensure(); err != nil || restored != wantRestored {
 			t.Errorf("%s: restored %v, %v", m.pods, restored, err)
@@ -127,6 +128,30 @@ func TestTunnel(t *testing.T) {
 			t.Errorf("routes %v are left, %v", present, err)
 		}
 	})
+}
+
+// TestTunnelOnALink: the route to a machine that shares a link becomes one through the tunnel if either wants that.
+func TestTunnelOnALink(t *testing.T) {
+	netns.NewMachine(t, "outside", netip.MustParsePrefix("192.0.2.1/24"))
+	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "link"}}
+	here := netip.MustParsePrefix("203.0.113.1/24")
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: here.Addr().AsSlice(), Mask: net.CIDRMask(24, 32)}}
+	if err := errors.Join(netlink.LinkAdd(bridge), netlink.AddrAdd(bridge, address), netlink.LinkSetUp(bridge)); err != nil {
+		t.Fatal(err)
+	}
+	r := newPodRoutes("kin-this")
+	r.tunnel = tunnel{link: tunnelLink("kin-this"), id: 7, own: netip.MustParsePrefix("10.244.1.0/24"), underlay: here.Addr()}
+	pods, other := netip.MustParsePrefix("10.244.2.0/24"), netip.MustParseAddr("203.0.113.2")
+	for _, tunnelled := range []bool{false, true, true} {
+		r.set(map[netip.Prefix]hop{pods: {other, tunnelled}})
+		if _, err := r.ensure(); err != nil {
+			t.Fatal(err)
+		}
+		present, err := r.present()
+		if err != nil || present[pods] == nil || r.tunnel.carries(present[pods], pods) != tunnelled {
+			t.Errorf("tunnelled %v: %v, %v", tunnelled, present, err)
+		}
+	}
 }
 
 // TestTunnelID: clusters have different identifiers of 24 bits.

@@ -80,6 +80,8 @@ type Options struct {
 	// Labels are set on the Node object at each start of the agent, Taints only when it is created.
 	Labels map[string]string
 	Taints []v1.Taint
+	// Annotations are set on the Node object at each start of the agent.
+	Annotations map[string]string
 	// Config is the agent's configuration. Defaults to [config.Default].
 	Config *config.Configuration
 	// Version is reported as kubeletVersion. Defaults to the binary's.

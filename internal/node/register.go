@@ -175,11 +175,11 @@ func (s *registration) initial() *v1.Node {
 		betaArch:           goruntime.GOARCH,
 	}
 	maps.Copy(labels, s.options.Labels)
+	annotations := map[string]string{managedAttach: "true", unserved.LacksAnnotation: s.reporter.lacks()}
+	maps.Copy(annotations, s.options.Annotations)
 	node := &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: s.options.Name, Labels: labels, Annotations: map[string]string{
-			managedAttach: "true", unserved.LacksAnnotation: s.reporter.lacks(),
-		}},
-		Spec: v1.NodeSpec{Taints: append(slices.Clone(s.options.Taints), s.options.Config.RegisterWithTaints...), ProviderID: s.options.Config.ProviderID},
+		ObjectMeta: metav1.ObjectMeta{Name: s.options.Name, Labels: labels, Annotations: annotations},
+		Spec:       v1.NodeSpec{Taints: append(slices.Clone(s.options.Taints), s.options.Config.RegisterWithTaints...), ProviderID: s.options.Config.ProviderID},
 	}
 	if ranges := s.options.PodCIDRs; len(ranges) > 0 {
 		node.Spec.PodCIDR, node.Spec.PodCIDRs = ranges[0], ranges

@@ -28,10 +28,15 @@ const (
 	// prefix begins the names of the servers' Leases, and label is on each of them.
 	prefix = "kindred-server-"
 	label  = "kindred.dev/server"
+	// identity is the label of the Leases of Kubernetes' API servers (KEP-1965), and its value.
+	identity, apiServer = "apiserver.kubernetes.io/identity", "kube-apiserver"
 	// The URL and the version of a server are annotations of its Lease.
 	urlAnnotation     = "kindred.dev/url"
 	versionAnnotation = "kindred.dev/version"
 )
+
+// Selector selects the servers' Leases.
+const Selector = identity + "=" + apiServer
 
 const (
 	// renewal is the time between two renewals of a server's Lease, and lifetime the time after which a server that has not
@@ -73,7 +78,7 @@ func List(ctx context.Context, client kubernetes.Interface) ([]Server, error) {
 	}
 	var found []Server
 	for i := range all.Items {
-		server := serverOf(&all.Items[i])
+		server := Of(&all.Items[i])
 		server.Leads = server.Name == leader
 		found = append(found, server)
 	}
@@ -94,7 +99,7 @@ func Leader(ctx context.Context, client kubernetes.Interface) (Server, error) {
 	if err != nil {
 		return Server{}, fmt.Errorf("server %s, which leads: %w", name, err)
 	}
-	leader := serverOf(lease)
+	leader := Of(lease)
 	leader.Leads = true
 	return leader, nil
 }
@@ -108,19 +113,23 @@ func leaderOf(ctx context.Context, client kubernetes.Interface) (string, error) 
 	return ptr.Deref(lease.Spec.HolderIdentity, ""), err
 }
 
-func serverOf(lease *coordinationv1.Lease) Server {
+// Of returns the server that keeps a Lease.
+func Of(lease *coordinationv1.Lease) Server {
 	return Server{
 		Name: ptr.Deref(lease.Spec.HolderIdentity, ""), URL: lease.Annotations[urlAnnotation], Version: lease.Annotations[versionAnnotation],
 		Seen: ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time,
 	}
 }
 
-// Announce keeps the Lease of a server until ctx is done, and deletes it then. At first it deletes the Leases of servers that have
-// been lost for a day.
+// Announce keeps the Lease of a server until ctx is done, and deletes it then. At first it deletes the Lease that the server had before
+// a crash, because others ask a server for its resources when its Lease is new, and the Leases of servers that have been lost for a day.
 func Announce(ctx context.Context, client kubernetes.Interface, server Server, clock clock.WithTicker) error {
 	ticker := clock.NewTicker(renewal)
 	defer ticker.Stop()
 	leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
+	if err := leases.Delete(ctx, LeaseOf(server.Name), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Cannot delete the earlier Lease of this server", "server", server.Name)
+	}
 	for {
 		if err := renew(ctx, client, server, clock.Now()); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Cannot renew the Lease of this server, will retry", "server", server.Name)
@@ -145,7 +154,7 @@ func renew(ctx context.Context, client kubernetes.Interface, server Server, now 
 		return err
 	}
 	if missing {
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: prefix + server.Name, Labels: map[string]string{label: server.Name}}}
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: prefix + server.Name, Labels: map[string]string{label: server.Name, identity: apiServer}}}
 	}
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, urlAnnotation, server.URL)
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, versionAnnotation, server.Version)

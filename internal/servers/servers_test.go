@@ -26,6 +26,10 @@ func TestServers(t *testing.T) {
 	if err := renew(t.Context(), client, Server{Name: "old"}, c.Now().Add(-25*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
+	crashed := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseOf("a"), Namespace: metav1.NamespaceSystem, UID: "before the crash"}}
+	if _, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Create(t.Context(), crashed, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	stopA := announce(t, client, Server{Name: "a", URL: "https://10.0.0.1:6443", Version: "v1"}, c)
 	stopB := announce(t, client, Server{Name: "b", URL: "https://10.0.0.2:6443", Version: "v2"}, c)
 	if _, err := Leader(t.Context(), client); err == nil {
@@ -42,6 +46,9 @@ func TestServers(t *testing.T) {
 	}
 	if leader, err := Leader(t.Context(), client); err != nil || leader != want[1] {
 		t.Errorf("leader %+v, %v", leader, err)
+	}
+	if lease, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), LeaseOf("a"), metav1.GetOptions{}); err != nil || lease.UID != "" {
+		t.Errorf("the Lease is the one of before the crash: %+v, %v", lease, err)
 	}
 	stopA()
 	if all = list(t, client); len(all) != 1 || all[0].Name != "b" {

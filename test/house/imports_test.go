@@ -65,7 +65,7 @@ func (r rules) mayImport(part, imported string, inTest bool) bool {
 	if within(dir, part) || within(dir, "apis") && part != "kindredtest" {
 		return true
 	}
-	if inTest && (dir == "test/images" || dir == "test/netns") {
+	if inTest && slices.Contains([]string{"test/images", "test/netns", "test/etcd"}, dir) {
 		return true
 	}
 	allowed := r.allowed[part]

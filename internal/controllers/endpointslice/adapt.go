@@ -98,7 +98,7 @@ func (l nodeLister) List(selector labels.Selector) ([]*corev1.Node, error) {
 
 func (l nodeLister) all(ctx context.Context, opts ...client.ListOption) ([]*corev1.Node, error) {
 	found := &corev1.NodeList{}
-	err := l.reader.List(ctx, found, opts...)
+	err := l.reader.List(ctx, found, append(opts, client.UnsafeDisableDeepCopy)...) // topologies only read them
 	out := make([]*corev1.Node, len(found.Items))
 	for i := range found.Items {
 		out[i] = &found.Items[i]

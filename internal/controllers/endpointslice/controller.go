@@ -5,11 +5,14 @@ package endpointslice
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/endpointslice"
 	"k8s.io/endpointslice/topologycache"
 	"k8s.io/endpointslice/util"
@@ -21,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kindred-project/kindred/internal/controllers/framework/backends"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
@@ -52,7 +56,8 @@ func Add(env control.Env) error {
 		For(&corev1.Service{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.servicesOf), builder.WithPredicates(backends.PodChanges())).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(backends.ServiceOfSlice(managedBy))).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeChanged), builder.WithPredicates(zoneChanges())).
+		Watches(&corev1.Node{}, nodeChanged(), builder.WithPredicates(zoneChanges())).
+		WatchesRawSource(source.Channel(r.outdated, &handler.EnqueueRequestForObject{})).
 		Complete(r)
 }
 
@@ -65,6 +70,8 @@ type reconciler struct {
 	tracker  *util.EndpointSliceTracker
 	topology *topologycache.TopologyCache
 	slices   *endpointslice.Reconciler
+	// outdated are Services whose hints are outdated, because nodes have changed.
+	outdated chan event.GenericEvent
 }
 
 func newReconciler(env control.Env, seen func() string) *reconciler {
@@ -76,14 +83,18 @@ func newReconciler(env control.Env, seen func() string) *reconciler {
 		triggers: util.NewTriggerTimeTracker(),
 		tracker:  util.NewEndpointSliceTracker(),
 		topology: topologycache.NewTopologyCache(),
+		outdated: make(chan event.GenericEvent),
 	}
 	r.slices = endpointslice.NewReconciler(clientset{r: r}, nodeLister{env.Client}, maxEndpoints, r.tracker, r.topology, env.Events, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
 	return r
 }
 
-// Reconcile brings the slices of one Service up to date.
+// Reconcile brings the slices of one Service up to date, or the topology of the nodes.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if req == nodes {
+		return ctrl.Result{}, r.reconcileNodes(ctx)
+	}
 	service := &corev1.Service{}
 	if ok, err := owned.Fetch(ctx, r.client, req, service, r.forget); !ok {
 		return ctrl.Result{}, err
@@ -137,22 +148,40 @@ func (r *reconciler) servicesOf(ctx context.Context, pod client.Object) []reconc
 	return backends.ServicesOf(ctx, r.client, pod)
 }
 
-// nodeChanged updates the topology cache with the nodes, and returns a request for each Service
-// whose hints are outdated.
-func (r *reconciler) nodeChanged(ctx context.Context, _ client.Object) []reconcile.Request {
-	nodes, err := nodeLister{r.client}.all(ctx)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot list nodes")
-		return nil
+// nodes is the request for the topology of the nodes. Those of Services have a namespace.
+var nodes = reconcile.Request{NamespacedName: types.NamespacedName{Name: "nodes"}}
+
+// nodesDelay lets many nodes change before they are all read.
+const nodesDelay = 100 * time.Millisecond
+
+// nodeChanged requests the topology of the nodes.
+func nodeChanged() handler.Funcs {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { q.AddAfter(nodes, nodesDelay) },
+		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q queue) { q.AddAfter(nodes, nodesDelay) },
+		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { q.AddAfter(nodes, nodesDelay) },
 	}
-	r.topology.SetNodes(klog.FromContext(ctx), nodes)
-	var out []reconcile.Request
+}
+
+// reconcileNodes updates the topology of the nodes, and requests the Services whose hints are outdated.
+func (r *reconciler) reconcileNodes(ctx context.Context) error {
+	all, err := nodeLister{r.client}.all(ctx)
+	if err != nil {
+		return err
+	}
+	r.topology.SetNodes(klog.FromContext(ctx), all)
 	for _, key := range r.topology.GetOverloadedServices() {
-		if name, ok := parseKey(key); ok {
-			out = append(out, reconcile.Request{NamespacedName: name})
+		name, ok := parseKey(key)
+		if !ok {
+			continue
+		}
+		select {
+		case r.outdated <- event.GenericEvent{Object: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}}:
+		case <-ctx.Done():
 		}
 	}
-	return out
+	return nil
 }
 
 // zoneChanges passes the events that change the ready nodes of a zone.

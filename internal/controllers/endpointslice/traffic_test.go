@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -96,5 +97,57 @@ func TestPublishNotReadyAddresses(t *testing.T) {
 		if *c.Ready != publish || *c.Serving || *c.Terminating {
 			t.Errorf("published %v: ready %v, serving %v, terminating %v", publish, *c.Ready, *c.Serving, *c.Terminating)
 		}
+	}
+}
+
+// TestNodesChange: the topology of the nodes is read once for many changes, and Services whose hints it outdates are requested.
+func TestNodesChange(t *testing.T) {
+	var objs []client.Object
+	for i := range 2 {
+		objs = append(objs, zoneNode(i, "1"))
+		pod := newPod(i, corev1.ConditionTrue)
+		pod.Spec.NodeName = fmt.Sprint("node-", i)
+		objs = append(objs, pod)
+	}
+	b := newBench(t, objs...)
+	reconcileNodes := func() (outdated []string) {
+		t.Helper()
+		b.Sync()
+		done := make(chan error)
+		go func() {
+			_, err := b.Reconcile(ctx, nodes)
+			done <- err
+		}()
+		for {
+			select {
+			case e := <-b.outdated:
+				outdated = append(outdated, client.ObjectKeyFromObject(e.Object).String())
+			case err := <-done:
+				b.Must(err)
+				return outdated
+			}
+		}
+	}
+	if got := reconcileNodes(); len(got) > 0 {
+		t.Errorf("at first: %v", got)
+	}
+	b.change(func(s *corev1.Service) { s.Annotations = map[string]string{corev1.AnnotationTopologyMode: "Auto"} })
+	if diff := cmp.Diff(map[string]string{"10.1.0.1": "zone zone-0 ", "10.1.0.2": "zone zone-1 "}, b.hints()); diff != "" {
+		t.Error(diff)
+	}
+	b.Must(b.API.Status().Update(ctx, zoneNode(1, "8")))
+	if got := reconcileNodes(); len(got) != 1 || got[0] != key.String() {
+		t.Errorf("after a node has grown: %v", got)
+	}
+}
+
+// zoneNode is a Ready node in a zone of its own.
+func zoneNode(i int, cpu string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i), Labels: map[string]string{corev1.LabelTopologyZone: fmt.Sprint("zone-", i)}},
+		Status: corev1.NodeStatus{
+			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}
 }

@@ -83,12 +83,3 @@ func onlyOn(node *corev1.Node) *corev1.VolumeNodeAffinity {
 		}},
 	}}}}
 }
-
-func isBlock(spec *corev1.PersistentVolumeSpec) bool {
-	return ptr.Deref(spec.VolumeMode, corev1.PersistentVolumeFilesystem) == corev1.PersistentVolumeBlock
-}
-
-// bytesOf returns an amount of storage in bytes.
-func bytesOf(resources corev1.ResourceList) int64 {
-	return resources.Storage().Value()
-}

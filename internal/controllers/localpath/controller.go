@@ -5,12 +5,13 @@ package localpath
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
@@ -24,6 +25,7 @@ import (
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/control"
 	"github.com/kindred-project/kindred/internal/controllers/framework/owned"
+	"github.com/kindred-project/kindred/internal/localvolumes"
 )
 
 const (
@@ -35,9 +37,9 @@ const (
 	workers = 4
 )
 
-// Nodes are the nodes that the provisioner serves.
+// Nodes are the nodes that the provisioner serves, besides those whose agents serve their disks.
 type Nodes struct {
-	// Real is the name of the node with a directory of volumes, Root; "" for none.
+	// Real is the name of the node of this machine, with a directory of volumes, Root; "" for none.
 	Real, Root string
 	// Simulated is the label of simulated nodes, whose volumes have no directories; "" for none.
 	Simulated string
@@ -46,7 +48,11 @@ type Nodes struct {
 // Add returns the function that registers the provisioner. It watches claims and volumes.
 func Add(nodes Nodes) func(control.Env) error {
 	return func(env control.Env) error {
-		p := newProvisioner(env, nodes)
+		core, err := kubernetes.NewForConfig(env.Config)
+		if err != nil {
+			return err
+		}
+		p := newProvisioner(env, nodes, func(node string) localvolumes.Disk { return localvolumes.Remote(core.CoreV1().RESTClient(), node) })
 		requests := handler.EnqueueRequestsFromMapFunc(requestsOfClaim)
 		mine := predicate.NewPredicateFuncs(func(obj client.Object) bool {
 			return obj.GetAnnotations()[volume.AnnDynamicallyProvisioned] == Provisioner
@@ -79,12 +85,22 @@ type provisioner struct {
 	client client.Client
 	events record.EventRecorder
 	nodes  Nodes
-	real   directories
-	swept  sync.Once
+	// remote returns the disk of another machine's node.
+	remote func(node string) localvolumes.Disk
+	// swept has the names of nodes whose disks were swept.
+	swept sync.Map
 }
 
-func newProvisioner(env control.Env, nodes Nodes) *provisioner {
-	return &provisioner{client: env.Client, events: env.Events, nodes: nodes, real: directories{root: nodes.Root}}
+func newProvisioner(env control.Env, nodes Nodes, remote func(node string) localvolumes.Disk) *provisioner {
+	return &provisioner{client: env.Client, events: env.Events, nodes: nodes, remote: remote}
+}
+
+// diskOf returns the disk of a node that is not simulated.
+func (p *provisioner) diskOf(node string) localvolumes.Disk {
+	if node == p.nodes.Real {
+		return localvolumes.Directories{Root: p.nodes.Root}
+	}
+	return p.remote(node)
 }
 
 // Reconcile takes the next step for a claim or, if the request has no namespace, for a volume.
@@ -132,64 +148,53 @@ func (p *provisioner) reconcileClaim(ctx context.Context, req ctrl.Request) erro
 // provision makes the directory of a claim, then its volume. If the node has no room for the directory,
 // the scheduler has to choose again.
 func (p *provisioner) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, node *corev1.Node) error {
-	p.swept.Do(func() {
-		if err := p.sweep(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot remove unused directories of volumes", "directory", p.nodes.Root)
-		}
-	})
-	path, served, err := p.makePath(claim, node)
-	if !served {
-		return nil
+	wanted := localvolumes.Volume{
+		Name: volumeName(claim), Size: claim.Spec.Resources.Requests.Storage().Value(),
+		Block: claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock,
 	}
+	if p.simulates(node) {
+		v := newVolume(claim, class, node, simulatedPath(wanted.Name))
+		_, err := p.publish(ctx, claim, v)
+		return err
+	}
+	if node.Name != p.nodes.Real && node.Annotations[localvolumes.Annotation] == "" {
+		p.failed(claim, class, fmt.Errorf("node %s does not have volumes of this class", node.Name))
+		return p.reschedule(ctx, claim)
+	}
+	disk := p.diskOf(node.Name)
+	p.sweep(ctx, node.Name, disk)
+	made, err := disk.Make(ctx, wanted)
 	if err != nil {
 		p.failed(claim, class, err)
 		return p.reschedule(ctx, claim)
 	}
-	v := newVolume(claim, class, node, path)
-	directory := !isBlock(&v.Spec) && node.Name == p.nodes.Real
-	limited := false
-	if directory {
-		if limited, err = p.real.limit(v.Name, bytesOf(v.Spec.Capacity)); err != nil {
-			p.failed(claim, class, err)
-			return p.reschedule(ctx, claim)
-		}
-	}
-	err = p.client.Create(ctx, v)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	v := newVolume(claim, class, node, made.Path)
+	isNew, err := p.publish(ctx, claim, v)
+	if err != nil {
 		return err
 	}
-	if !isSimulated(v) {
-		if err := p.real.unmark(v.Name); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot remove the mark of a new volume", "volume", v.Name)
-		}
+	if err := disk.Keep(ctx, v.Name); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot remove the mark of a new volume", "volume", v.Name)
 	}
-	if err != nil {
-		return nil
-	}
-	p.events.Eventf(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "Successfully provisioned volume %s", v.Name)
-	if directory && !limited {
+	if isNew && !made.Limited {
 		p.events.Eventf(claim, corev1.EventTypeNormal, "CapacityNotEnforced",
 			"volume %s is a directory and may grow beyond %s, as far as the disk of node %s allows", v.Name, v.Spec.Capacity.Storage(), node.Name)
 	}
 	return nil
 }
 
-// makePath returns the path of a claim's volume on a node, and makes its directory or file if the node is
-// real. served is false if this provisioner does not serve the node.
-func (p *provisioner) makePath(claim *corev1.PersistentVolumeClaim, node *corev1.Node) (path string, served bool, err error) {
-	name := volumeName(claim)
-	if _, ok := node.Labels[p.nodes.Simulated]; ok && p.nodes.Simulated != "" {
-		return simulatedPath(name), true, nil
+// publish creates the PersistentVolume of a claim, unless it exists.
+func (p *provisioner) publish(ctx context.Context, claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) (isNew bool, err error) {
+	if err := p.client.Create(ctx, v); err != nil {
+		return false, client.IgnoreAlreadyExists(err)
 	}
-	if p.nodes.Real == "" || node.Name != p.nodes.Real {
-		return "", false, nil
-	}
-	if claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock {
-		path, err = p.real.makeFile(name, bytesOf(claim.Spec.Resources.Requests))
-	} else {
-		path, err = p.real.makeDirectory(name)
-	}
-	return path, true, err
+	p.events.Eventf(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "Successfully provisioned volume %s", v.Name)
+	return true, nil
+}
+
+func (p *provisioner) simulates(node *corev1.Node) bool {
+	_, ok := node.Labels[p.nodes.Simulated]
+	return ok && p.nodes.Simulated != ""
 }
 
 // reschedule asks the scheduler to choose another node for a claim.
@@ -202,22 +207,34 @@ func (p *provisioner) failed(claim *corev1.PersistentVolumeClaim, class *storage
 	p.events.Eventf(claim, corev1.EventTypeWarning, "ProvisioningFailed", "failed to provision volume with StorageClass %q: %v", class.Name, err)
 }
 
-// sweep removes the directories that an earlier process made and did not use. It is done before the first new
-// directory is made.
-func (p *provisioner) sweep(ctx context.Context) error {
+// sweep removes the directories that an earlier process made on a disk and did not use. It is done before this one makes the first one.
+func (p *provisioner) sweep(ctx context.Context, node string, disk localvolumes.Disk) {
+	if _, swept := p.swept.LoadOrStore(node, true); swept {
+		return
+	}
+	exist, wanted, err := p.known(ctx)
+	if err == nil {
+		err = disk.Sweep(ctx, exist, wanted)
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot remove unused directories of volumes", "node", node)
+	}
+}
+
+// known returns the names of the volumes that exist, and of those that claims want.
+func (p *provisioner) known(ctx context.Context) (exist, wanted []string, err error) {
 	volumes, claims := &corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaimList{}
 	if err := p.client.List(ctx, volumes, client.UnsafeDisableDeepCopy); err != nil {
-		return err
+		return nil, nil, err
 	}
 	if err := p.client.List(ctx, claims, client.UnsafeDisableDeepCopy); err != nil {
-		return err
+		return nil, nil, err
 	}
-	made, wanted := sets.New[string](), sets.New[string]()
 	for i := range volumes.Items {
-		made.Insert(volumes.Items[i].Name)
+		exist = append(exist, volumes.Items[i].Name)
 	}
 	for i := range claims.Items {
-		wanted.Insert(volumeName(&claims.Items[i]))
+		wanted = append(wanted, volumeName(&claims.Items[i]))
 	}
-	return p.real.sweep(made, wanted)
+	return exist, wanted, nil
 }

@@ -15,6 +15,6 @@
 // before it: a finalizer keeps a deleted PersistentVolume until then. A directory of a volume with policy
 // Retain is never removed.
 //
-// The size of a directory is limited by a project quota, if the file system has them. If not, an event on
-// the claim says so. The size of a block volume is exact.
+// If the size of a volume cannot be limited, an event on the claim says so. What the volumes have on the disk
+// of a machine is in package localvolumes.
 package localpath

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kindred-project/kindred/internal/localvolumes"
 	"github.com/kindred-project/kindred/internal/projectquota"
 )
 
@@ -108,7 +109,7 @@ func testLimitBelow(t *testing.T, root string) {
 			t.Fatal(err)
 		}
 	}
-	must(os.Mkdir(root, rootMode))
+	must(os.Mkdir(root, 0o700))
 	p, err := projectquota.Open(root)
 	must(err)
 	defer func() { must(p.Close()) }()
@@ -122,7 +123,7 @@ func testLimitBelow(t *testing.T, root string) {
 
 func testLimit(t *testing.T, root string) {
 	b := newBench(t, newClaim(func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources.Requests = gi("1Mi") }))
-	b.real.root = root
+	b.nodes.Root = root
 	v := b.provision()
 	if v == nil {
 		t.Fatal("no volume")
@@ -133,17 +134,20 @@ func testLimit(t *testing.T, root string) {
 	about(t, "new volume", room(t, v.Spec.Local.Path), 1024)
 
 	// Each step can be repeated, and the limits of volumes are separate.
-	other, err := b.real.makeDirectory("other")
-	b.Must(err)
+	disk, other := localvolumes.Directories{Root: root}, ""
 	for range 2 {
-		if limited, err := b.real.limit("other", 2<<20); err != nil || !limited {
-			t.Fatalf("limited %t, %v", limited, err)
+		made, err := disk.Make(ctx, localvolumes.Volume{Name: "other", Size: 2 << 20})
+		if err != nil || !made.Limited {
+			t.Fatalf("%+v, %v", made, err)
 		}
+		other = made.Path
 	}
 	about(t, "other volume", room(t, other), 2048)
 	about(t, "first volume", room(t, v.Spec.Local.Path), 1024)
 
-	b.Must(b.real.raise(v, 3<<20))
+	larger := localvolumes.Of(v)
+	larger.Size = 3 << 20
+	b.Must(disk.Expand(ctx, larger))
 	about(t, "expanded volume", room(t, v.Spec.Local.Path), 3072)
 
 	// The project is unused when the volume is removed.
@@ -151,7 +155,7 @@ func testLimit(t *testing.T, root string) {
 	b.Must(err)
 	id := p.ID()
 	b.Must(p.Close())
-	b.Must(b.real.remove(v))
+	b.Must(disk.Remove(ctx, larger))
 	p, err = projectquota.Open(other)
 	b.Must(err)
 	defer func() { b.Must(p.Close()) }()

@@ -23,23 +23,40 @@ import (
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
 	"github.com/kindred-project/kindred/internal/controllers/framework/controltest"
+	"github.com/kindred-project/kindred/internal/localvolumes"
 )
 
 var ctx = context.Background()
 
 const simulatedLabel = "example.com/simulated"
 
-// bench is a provisioner with an API of its own, a real node "here" and a simulated node "sim-0".
+// bench is a provisioner with an API of its own, and the nodes "here", "there" (another machine), "elsewhere" (one without volumes) and
+// "sim-0" (simulated).
 type bench struct {
 	*controltest.World
 	*provisioner
 	t *testing.T
+	// there is the disk of another machine.
+	there localvolumes.Directories
 }
 
 func newBench(t *testing.T, objs ...client.Object) bench {
-	objs = append(objs, newNode("here"), newNode("sim-0", simulatedLabel), newNode("elsewhere"), newClass())
-	w := controltest.New(t, objs...)
-	return bench{w, newProvisioner(w.Env(), Nodes{Real: "here", Root: filepath.Join(t.TempDir(), "volumes"), Simulated: simulatedLabel}), t}
+	there := newNode("there")
+	there.Annotations = map[string]string{localvolumes.Annotation: "true"}
+	objs = append(objs, newNode("here"), newNode("sim-0", simulatedLabel), newNode("elsewhere"), there, newClass())
+	b := bench{World: controltest.New(t, objs...), t: t, there: localvolumes.Directories{Root: filepath.Join(t.TempDir(), "there")}}
+	b.provisioner = b.begin(Nodes{Real: "here", Root: filepath.Join(t.TempDir(), "volumes"), Simulated: simulatedLabel})
+	return b
+}
+
+// begin returns the provisioner of a new process.
+func (b bench) begin(nodes Nodes) *provisioner {
+	return newProvisioner(b.Env(), nodes, func(node string) localvolumes.Disk {
+		if node != "there" {
+			b.t.Errorf("the disk of %s is used", node)
+		}
+		return b.there
+	})
 }
 
 func newNode(name string, labels ...string) *corev1.Node {
@@ -225,10 +242,9 @@ func TestRefusals(t *testing.T) {
 func TestOtherClaimsAreLeftAlone(t *testing.T) {
 	type C = *corev1.PersistentVolumeClaim
 	for name, claim := range map[string]C{
-		"of another provisioner":                    newClaim(func(c C) { c.Annotations[volume.AnnStorageProvisioner] = "example.com/disk" }),
-		"on a node that another provisioner serves": newClaim(onNode("elsewhere")),
-		"bound":   newClaim(func(c C) { c.Spec.VolumeName = "v" }),
-		"on hold": newClaim(func(c C) { c.Annotations[ownership.HoldAnnotation] = "" }),
+		"of another provisioner": newClaim(func(c C) { c.Annotations[volume.AnnStorageProvisioner] = "example.com/disk" }),
+		"bound":                  newClaim(func(c C) { c.Spec.VolumeName = "v" }),
+		"on hold":                newClaim(func(c C) { c.Annotations[ownership.HoldAnnotation] = "" }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, claim)
@@ -271,6 +287,11 @@ func TestReschedule(t *testing.T) {
 	}
 	if got := b.Events(); len(got) != 1 || !strings.HasPrefix(got[0], `Warning ProvisioningFailed failed to provision volume with StorageClass "local-path": `) {
 		t.Errorf("events %q", got)
+	}
+	b = newBench(t, newClaim(onNode("elsewhere")))
+	b.provision()
+	if got := b.Events(); len(got) != 1 || !strings.HasSuffix(got[0], `: node elsewhere does not have volumes of this class`) || b.claim().Annotations[volume.AnnSelectedNode] != "" {
+		t.Errorf("events %q, %v", got, b.claim().Annotations)
 	}
 }
 
@@ -406,26 +427,33 @@ func TestForeignPathsAreNotRemoved(t *testing.T) {
 	}
 }
 
-// TestProvisionersOfServers: of several servers, one provisions the volumes of simulated nodes and each those of its own node, and no
-// claim gets two.
-func TestProvisionersOfServers(t *testing.T) {
-	root := filepath.Join(t.TempDir(), "volumes")
-	for name, nodes := range map[string]Nodes{"simulated": {Simulated: simulatedLabel}, "own": {Real: "here", Root: root}, "none": {}} {
-		for _, node := range []string{"here", "sim-0", "elsewhere"} {
-			b := newBench(t, newClaim(onNode(node)))
-			b.provisioner = newProvisioner(b.Env(), nodes)
-			want := name == "simulated" && node == "sim-0" || name == "own" && node == "here"
+// TestOtherMachines: volumes of another machine's node are made, expanded and removed on its disk.
+func TestOtherMachines(t *testing.T) {
+	for name, change := range map[string]func(*corev1.PersistentVolumeClaim){"directory": func(*corev1.PersistentVolumeClaim) {}, "block": ofBlocks} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, newClaim(onNode("there"), change))
 			v := b.provision()
-			if (v != nil) != want {
-				t.Errorf("the provisioner of %s nodes, a claim on %s: %v", name, node, v)
+			if v == nil || !strings.HasPrefix(v.Spec.Local.Path, b.there.Root+"/pvc-uid-0001") || !exists(v.Spec.Local.Path) {
+				t.Fatalf("%+v", v)
 			}
-			if v == nil {
-				continue
+			b.bind(v)
+			claim := b.claim()
+			claim.Spec.Resources.Requests = gi("2Gi")
+			b.Must(b.API.Update(ctx, claim))
+			b.Must(b.reconcile(client.ObjectKeyFromObject(v)))
+			if got := b.claim().Status.Capacity.Storage(); got.String() != "2Gi" {
+				t.Errorf("capacity %s", got)
 			}
-			other := newProvisioner(b.Env(), Nodes{Real: "elsewhere", Root: root})
-			if other.serves(v) || !b.serves(v) {
-				t.Errorf("the volume on %s is served by another one: %v, by its own: %v", node, other.serves(v), b.serves(v))
+			b.setPhase(corev1.VolumeReleased)
+			for range 2 {
+				b.Must(b.reconcile(client.ObjectKeyFromObject(v)))
 			}
-		}
+			if b.volume() != nil || exists(v.Spec.Local.Path) {
+				t.Error("not removed")
+			}
+			if entries, err := os.ReadDir(b.there.Root); err != nil || len(entries) > 0 || exists(b.nodes.Root) {
+				t.Errorf("left: %v, %v", entries, err)
+			}
+		})
 	}
 }

@@ -21,7 +21,7 @@ func (b *bench) provisionAnother() {
 	b.t.Helper()
 	b.Must(b.API.Delete(ctx, b.claim()))
 	b.Must(b.API.Create(ctx, newClaim()))
-	b.provisioner = newProvisioner(b.Env(), b.nodes)
+	b.provisioner = b.begin(b.nodes)
 	b.provision()
 	if v := b.volume(); v == nil || !exists(v.Spec.Local.Path) {
 		b.t.Errorf("not provisioned: %v", v)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/localvolumes"
 )
 
 // finalizer keeps a volume until its directory is removed. It is the one of all external provisioners.
@@ -32,7 +33,7 @@ func finalizers(v *corev1.PersistentVolume) []string {
 
 // reconcileVolume takes the next step for a volume of the provisioner.
 func (p *provisioner) reconcileVolume(ctx context.Context, v *corev1.PersistentVolume) error {
-	if !p.serves(v) || ownership.IsHeld(v) {
+	if !serves(v) || ownership.IsHeld(v) {
 		return nil
 	}
 	if want := finalizers(v); v.DeletionTimestamp == nil && !slices.Equal(v.Finalizers, want) {
@@ -58,9 +59,9 @@ func shouldDelete(v *corev1.PersistentVolume) bool {
 		v.DeletionTimestamp != nil && v.Status.Phase != corev1.VolumeBound && v.Spec.ClaimRef == nil
 }
 
-// serves reports whether the volume's directory is on a node of this provisioner.
-func (p *provisioner) serves(v *corev1.PersistentVolume) bool {
-	return p.nodes.Simulated != "" && isSimulated(v) || p.nodes.Real != "" && v.Annotations[nodeAnnotation] == p.nodes.Real
+// serves reports whether the provisioner has made the volume.
+func serves(v *corev1.PersistentVolume) bool {
+	return isSimulated(v) || v.Annotations[nodeAnnotation] != ""
 }
 
 func isSimulated(v *corev1.PersistentVolume) bool {
@@ -75,7 +76,7 @@ func (p *provisioner) remove(ctx context.Context, v *corev1.PersistentVolume) er
 		return p.client.Delete(ctx, v, client.Preconditions{UID: &v.UID, ResourceVersion: &v.ResourceVersion})
 	}
 	if !isSimulated(v) {
-		if err := p.real.remove(v); err != nil {
+		if err := p.diskOf(v.Annotations[nodeAnnotation]).Remove(ctx, localvolumes.Of(v)); err != nil {
 			p.events.Event(v, corev1.EventTypeWarning, "VolumeFailedDelete", err.Error())
 			return err
 		}
@@ -93,7 +94,9 @@ func (p *provisioner) expand(ctx context.Context, v *corev1.PersistentVolume) er
 	requested := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if capacity := v.Spec.Capacity[corev1.ResourceStorage]; requested.Cmp(capacity) > 0 {
 		if !isSimulated(v) {
-			if err := p.real.expand(v, requested.Value()); err != nil {
+			larger := localvolumes.Of(v)
+			larger.Size = requested.Value()
+			if err := p.diskOf(v.Annotations[nodeAnnotation]).Expand(ctx, larger); err != nil {
 				p.events.Event(claim, corev1.EventTypeWarning, "VolumeResizeFailed", err.Error())
 				return err
 			}

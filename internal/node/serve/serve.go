@@ -65,6 +65,8 @@ type Options struct {
 	Summary   func(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error)
 	// Metrics, Containers and Probes serve /metrics, /metrics/cadvisor and /metrics/probes.
 	Metrics, Containers, Probes http.Handler
+	// Others serve further paths, by patterns of http.ServeMux; their clients need nodes/proxy.
+	Others map[string]http.Handler
 	// RunningPods returns the pods that the runtime runs.
 	RunningPods func(context.Context) ([]*v1.Pod, error)
 	// Observe counts and measures the requests of a server, "readwrite" or "readonly"; nil for none.
@@ -83,6 +85,9 @@ func New(options Options) *Server {
 	mux := newRouter()
 	s.addReadOnly(mux)
 	s.addDebugging(mux)
+	for pattern, handler := range options.Others {
+		mux.Handle(pattern, handler)
+	}
 	s.handler = s.observed("readwrite", options.Access.authenticated(options.Node, mux))
 	return s
 }

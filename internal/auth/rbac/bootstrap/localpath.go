@@ -7,14 +7,15 @@ package bootstrap
 const localPathProvisioner = "system:controller:local-path-provisioner"
 
 // addLocalPath lets the provisioner of the default StorageClass do what upstream's role
-// system:persistent-volume-provisioner allows, and write what sidecars of CSI drivers write: finalizers of
-// volumes, and the capacity of claims.
+// system:persistent-volume-provisioner allows, write what sidecars of CSI drivers write: finalizers of
+// volumes, and the capacity of claims, and ask the agents of nodes for directories.
 func (p *Policy) addLocalPath() {
 	p.controller("local-path-provisioner",
 		on(core, "persistentvolumes", read+" create update delete"),
 		on(core, "persistentvolumeclaims", read+" update"),
 		on(core, "persistentvolumeclaims/status", "update"),
 		on(core, "nodes", read),
+		on(core, "nodes/proxy", "create"),
 		on(storage, "storageclasses", read),
 		recordEvents(),
 	)

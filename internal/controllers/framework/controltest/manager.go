@@ -54,7 +54,7 @@ func (w *World) Run(t testing.TB, controllers ...control.Controller) {
 	})
 	w.Must(err)
 	env := w.Env()
-	env.Manager = mgr
+	env.Manager, env.Config = mgr, mgr.GetConfig()
 	env.Clock = clock.RealClock{}
 	env.Client = cachedClient{WithWatch: w.API, Cached: pods.Cached{Cache: mgr.GetCache()}, reader: mgr.GetCache()}
 	for _, c := range controllers {

@@ -1,21 +1,19 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package localpath
+package localvolumes
 
 import (
 	"errors"
 	"path/filepath"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kindred-project/kindred/internal/projectquota"
 )
 
 // limit limits the size of a volume's directory, which is new and empty, or was when this was first done. It
 // reports whether the file system can do that.
-func (d directories) limit(name string, size int64) (limited bool, err error) {
-	p, err := projectquota.Open(filepath.Join(d.root, name))
+func (d Directories) limit(name string, size int64) (limited bool, err error) {
+	p, err := projectquota.Open(filepath.Join(d.Root, name))
 	if p == nil || err != nil {
 		return false, err
 	}
@@ -24,11 +22,8 @@ func (d directories) limit(name string, size int64) (limited bool, err error) {
 }
 
 // raise changes the limit of a volume's directory, if it has one.
-func (d directories) raise(v *corev1.PersistentVolume, size int64) (err error) {
-	if err := d.check(v); err != nil {
-		return err
-	}
-	p, err := projectquota.Open(v.Spec.Local.Path)
+func raise(v Volume) (err error) {
+	p, err := projectquota.Open(v.Path)
 	if p == nil || err != nil {
 		return err
 	}
@@ -36,7 +31,7 @@ func (d directories) raise(v *corev1.PersistentVolume, size int64) (err error) {
 	if !p.IsOwn() {
 		return nil
 	}
-	return p.Limit(size)
+	return p.Limit(v.Size)
 }
 
 // unlimit removes the limit of a directory whose files are about to be removed, so that its project is unused

@@ -1,9 +1,10 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package localpath
+package localvolumes
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -18,34 +19,37 @@ import (
 // A directory without a mark belongs to a volume or to one that was retained, and is not swept.
 const markSuffix = ".new"
 
-func (d directories) markOf(name string) string { return filepath.Join(d.root, name+markSuffix) }
+func (d Directories) markOf(name string) string { return filepath.Join(d.Root, name+markSuffix) }
 
 // mark marks the directory of a volume before it is made.
-func (d directories) mark(name string) error {
-	if _, err := os.Lstat(filepath.Join(d.root, name)); !errors.Is(err, fs.ErrNotExist) {
+func (d Directories) mark(name string) error {
+	if _, err := os.Lstat(filepath.Join(d.Root, name)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return os.WriteFile(d.markOf(name), nil, blockMode)
 }
 
-// unmark removes the mark of a volume that exists, if there is one.
-func (d directories) unmark(name string) error {
+// Keep implements Disk.
+func (d Directories) Keep(_ context.Context, name string) error { return d.unmark(name) }
+
+func (d Directories) unmark(name string) error {
 	if err := os.Remove(d.markOf(name)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// sweep removes the marked directories of volumes that are neither made nor wanted by a claim, unless they have data.
-func (d directories) sweep(made, wanted sets.Set[string]) error {
-	entries, err := os.ReadDir(d.root)
+// Sweep implements Disk.
+func (d Directories) Sweep(_ context.Context, exist, wanted []string) error {
+	made, claimed := sets.New(exist...), sets.New(wanted...)
+	entries, err := os.ReadDir(d.Root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	var failed []error
 	for _, entry := range entries {
 		name, marked := strings.CutSuffix(entry.Name(), markSuffix)
-		if !marked || !made.Has(name) && wanted.Has(name) {
+		if !marked || !made.Has(name) && claimed.Has(name) {
 			continue
 		}
 		if !made.Has(name) {
@@ -58,8 +62,8 @@ func (d directories) sweep(made, wanted sets.Set[string]) error {
 
 // removeUnwritten removes the directory of a volume if it is empty or has the file of a block volume to which
 // nothing was written.
-func (d directories) removeUnwritten(name string) {
-	path := filepath.Join(d.root, name)
+func (d Directories) removeUnwritten(name string) {
+	path := filepath.Join(d.Root, name)
 	if info, err := os.Lstat(filepath.Join(path, blockName)); err == nil && !hasData(info) {
 		_ = os.Remove(filepath.Join(path, blockName))
 	}

@@ -1,9 +1,10 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package localpath
+package localvolumes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,16 +12,14 @@ import (
 	"path/filepath"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kindred-project/kindred/internal/durable"
 	"github.com/kindred-project/kindred/internal/loop"
 	"github.com/kindred-project/kindred/internal/mounts"
 )
 
-// directories are the directories of volumes below a root. Only root can enter the root, so that no other
+// Directories are the directories of volumes below a root, on this machine. Only root can enter the root, so that no other
 // user of the machine can. Within it, every user of a container may write to its volume.
-type directories struct{ root string }
+type Directories struct{ Root string }
 
 const (
 	rootMode   = 0o700
@@ -34,11 +33,25 @@ const (
 	blockUnit = 4096
 )
 
+// Make implements Disk.
+func (d Directories) Make(_ context.Context, v Volume) (Made, error) {
+	if v.Block {
+		path, err := d.makeFile(v.Name, v.Size)
+		return Made{Path: path, Limited: true}, err
+	}
+	path, err := d.makeDirectory(v.Name)
+	if err != nil {
+		return Made{}, err
+	}
+	limited, err := d.limit(v.Name, v.Size)
+	return Made{Path: path, Limited: limited}, err
+}
+
 // makeDirectory makes the directory of a volume, if it does not exist, and returns its path. The directory is marked
 // until the volume exists.
-func (d directories) makeDirectory(name string) (string, error) {
-	path := filepath.Join(d.root, name)
-	if err := durable.MakeDir(d.root, rootMode); err != nil {
+func (d Directories) makeDirectory(name string) (string, error) {
+	path := filepath.Join(d.Root, name)
+	if err := durable.MakeDir(d.Root, rootMode); err != nil {
 		return "", err
 	}
 	if err := d.mark(name); err != nil {
@@ -49,7 +62,7 @@ func (d directories) makeDirectory(name string) (string, error) {
 
 // makeFile makes the file of a block volume, and returns its path. The file has holes: it takes room on
 // the disk when it is written.
-func (d directories) makeFile(name string, size int64) (string, error) {
+func (d Directories) makeFile(name string, size int64) (string, error) {
 	dir, err := d.makeDirectory(name)
 	if err != nil {
 		return "", err
@@ -58,23 +71,23 @@ func (d directories) makeFile(name string, size int64) (string, error) {
 	return path, resize(path, size)
 }
 
-// expand makes room for more data in a volume.
-func (d directories) expand(v *corev1.PersistentVolume, size int64) error {
-	if isBlock(&v.Spec) {
-		return d.grow(v, size)
-	}
-	return d.raise(v, size)
-}
-
-// grow enlarges the file of a block volume, and its device if a pod uses it.
-func (d directories) grow(v *corev1.PersistentVolume, size int64) error {
+// Expand implements Disk.
+func (d Directories) Expand(_ context.Context, v Volume) error {
 	if err := d.check(v); err != nil {
 		return err
 	}
-	if err := resize(v.Spec.Local.Path, size); err != nil {
+	if v.Block {
+		return grow(v)
+	}
+	return raise(v)
+}
+
+// grow enlarges the file of a block volume, and its device if a pod uses it.
+func grow(v Volume) error {
+	if err := resize(v.Path, v.Size); err != nil {
 		return err
 	}
-	return loop.Grow(v.Spec.Local.Path)
+	return loop.Grow(v.Path)
 }
 
 // resize makes a file at least size bytes large, rounded up, and never smaller.
@@ -100,27 +113,27 @@ func resize(path string, size int64) (err error) {
 
 // check returns an error if the path of a volume is not one that the provisioner gave it: its
 // PersistentVolume may have been written by a user.
-func (d directories) check(v *corev1.PersistentVolume) error {
-	path := filepath.Join(d.root, v.Name)
-	if v.Spec.Local == nil || v.Spec.Local.Path != path && v.Spec.Local.Path != filepath.Join(path, blockName) {
-		return fmt.Errorf("volume %q is not in %s: it was not provisioned there", v.Name, d.root)
+func (d Directories) check(v Volume) error {
+	path := filepath.Join(d.Root, v.Name)
+	if v.Path != path && v.Path != filepath.Join(path, blockName) {
+		return fmt.Errorf("volume %q is not in %s: it was not provisioned there", v.Name, d.Root)
 	}
 	return nil
 }
 
-// remove removes the directory of a volume. It fails while the volume is in use.
-func (d directories) remove(v *corev1.PersistentVolume) error {
+// Remove implements Disk.
+func (d Directories) Remove(_ context.Context, v Volume) error {
 	if err := d.check(v); err != nil {
 		return err
 	}
-	path := filepath.Join(d.root, v.Name)
+	path := filepath.Join(d.Root, v.Name)
 	if err := checkUnused(v, path); err != nil {
 		return err
 	}
 	if err := unlimit(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	root, err := os.OpenRoot(d.root)
+	root, err := os.OpenRoot(d.Root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -131,7 +144,7 @@ func (d directories) remove(v *corev1.PersistentVolume) error {
 }
 
 // checkUnused returns an error while a volume, or something in its directory, is mounted or attached.
-func checkUnused(v *corev1.PersistentVolume, path string) error {
+func checkUnused(v Volume, path string) error {
 	mounted, err := mounts.At(path)
 	if err != nil {
 		return err
@@ -139,7 +152,7 @@ func checkUnused(v *corev1.PersistentVolume, path string) error {
 	if len(mounted) > 0 {
 		return fmt.Errorf("volume %q has mounts: %s", v.Name, strings.Join(mounted, ", "))
 	}
-	if !isBlock(&v.Spec) {
+	if !v.Block {
 		return nil
 	}
 	device, err := loop.Find(filepath.Join(path, blockName))
