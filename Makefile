@@ -4,6 +4,7 @@
 # The Kubernetes version that the server reports to clients.
 KUBERNETES_VERSION := v1.37.1
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+BIN ?= bin/kindred
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-dev)
 LDFLAGS := -s -w \
 	-X main.version=$(VERSION) \
@@ -32,7 +33,7 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 	./internal/containerd/... ./internal/datadir/... ./internal/ingress/... ./internal/network/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench bench-quick parity upstream runtimes vm sidecars conformance gateway-conformance policy-conformance clients fuzz generate clean
+.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench bench-quick parity upstream runtimes vm sidecars conformance gateway-conformance policy-conformance clients faults fuzz generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,7 +60,7 @@ test-deps: deps ## install the Debian packages that the tests need as well
 	$(call install,$(TEST_PACKAGES),$(TEST_PROGRAMS))
 
 build: ## build bin/kindred
-	@echo "build bin/kindred"; go build -ldflags '$(LDFLAGS)' -o bin/kindred ./cmd/kindred
+	@echo "build $(BIN)"; go build -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/kindred
 
 lint: ## gofmt, go vet and staticcheck
 	@echo "gofmt"; unformatted=$$(git ls-files '*.go' | xargs gofmt -l); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
@@ -127,7 +128,10 @@ vm: build ## test what only a whole machine shows, in QEMU: systemd, cgroup v2, 
 	$(call install,$(VM_PACKAGES),qemu-system-x86_64 mmdebstrap mkfs.ext4 ssh busybox)
 	@KINDRED_VM=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 90m -v ./test/vm $(ARGS)
 
-upstream: build ## move objects to upstream's control plane and back
+faults: test-deps build ## make machines, processes and networks of clusters fail under load (ARGS='-run TestFaults/SIGKILL')
+	@KINDRED_FAULTS=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 90m -v ./test/scenarios $(or $(ARGS),-run TestFaults)
+
+upstream: test-deps build ## move objects to upstream's control plane and back, and let nodes of each join the other's
 	@KINDRED_UPSTREAM=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -run Upstream ./test/scenarios
 
 sidecars: test-deps build ## run a CSI driver with upstream's provisioner, attacher, resizer and snapshotter

@@ -55,6 +55,7 @@ func figures() []figure {
 		{name: "create-pods", what: "Pod creates over HTTPS, 32 clients", unit: "/s", target: 1500, atLeast: true, measure: ofKindred(creating(createUnscheduled, 1))},
 		{name: "scale", what: "Deployment 0 to 300 Running, 20 simulated nodes", unit: "s", target: 0.6, measure: ofKindred(scaling)},
 		{name: "scale-2000", what: "Deployment 0 to 2,000 Running", unit: "s", target: 4, measure: ofKindred(scalingMany)},
+		{name: "scale-5000-nodes", what: "Deployment 0 to 1,000 Running, beside 100,000 pods on 5,000 nodes", unit: "s", target: 15, measure: large},
 		{name: "delete-2000", what: "deletion of these 2,000, until all are gone", unit: "s", target: 1.5, measure: ofKindred(deletingMany)},
 		{name: "rollout", what: "rolling update of 300 pods, maxSurge 25 %", unit: "s", target: 2.5, measure: ofKindred(rollingOut)},
 		{name: "job", what: "Job of 1,000 completions, parallelism 100", unit: "s", target: 5, measure: ofKindred(runningJob)},

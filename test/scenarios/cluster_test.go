@@ -5,6 +5,7 @@ package scenarios
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -37,6 +38,8 @@ type cluster struct {
 	args []string
 	// under is the command line that starts "kindred up", such as env with variables; usually none.
 	under []string
+	// build is another build of kindred than the tested one, if it is set.
+	build string
 	up    *process
 }
 
@@ -47,8 +50,11 @@ type process struct {
 	done chan struct{} // closed when the process has ended
 }
 
-func newCluster() (*cluster, error) {
-	root, err := os.MkdirTemp("", "kindred-scenario-")
+func newCluster() (*cluster, error) { return newClusterIn("") }
+
+// newClusterIn returns a cluster below a directory; "" is the default for temporary files.
+func newClusterIn(parent string) (*cluster, error) {
+	root, err := os.MkdirTemp(parent, "kindred-scenario-")
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +71,16 @@ func ownCluster(t *testing.T, args ...string) *cluster {
 // ownClusterUnder is ownCluster, with a command that starts "kindred up".
 func ownClusterUnder(t *testing.T, under []string, args ...string) *cluster {
 	t.Helper()
-	c, err := newCluster()
+	c := stoppedCluster(t, "")
+	c.under = under
+	c.mustStart(t, args...)
+	return c
+}
+
+// stoppedCluster is a cluster for one scenario that has not been started.
+func stoppedCluster(t *testing.T, parent string) *cluster {
+	t.Helper()
+	c, err := newClusterIn(parent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +92,6 @@ func ownClusterUnder(t *testing.T, under []string, args ...string) *cluster {
 			t.Error(err)
 		}
 	})
-	c.under = under
-	c.mustStart(t, args...)
 	return c
 }
 
@@ -95,7 +108,7 @@ func ownClusterWithNode(t *testing.T, args ...string) *cluster {
 
 // command returns a kindred command line for this cluster.
 func (c *cluster) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(cmp.Or(c.build, binary), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG=", "HOME="+c.home)
 	return cmd
 }

@@ -14,31 +14,29 @@ import (
 	"github.com/kindred-project/kindred/test/images"
 )
 
-const nameserverImage = "nameserver:v1"
-
-// loadNameserver builds the DNS server of package nameserver, and loads an image with it.
-func loadNameserver(t *testing.T, c *cluster) {
+// programImage builds the program of a package in this folder, and returns the archive of an image of its name with it.
+func programImage(t *testing.T, name string) (file string) {
 	t.Helper()
 	dir := t.TempDir()
-	program, file := filepath.Join(dir, "nameserver"), filepath.Join(dir, "nameserver.tar")
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", program, "./nameserver")
+	program, file := filepath.Join(dir, name), filepath.Join(dir, name+".tar")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", program, "./"+name)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // static, because an image has no libraries
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := images.Program(file, program, "docker.io/library/"+nameserverImage); err != nil {
+	if err := images.Program(file, program, "docker.io/library/"+name+":v1"); err != nil {
 		t.Fatal(err)
 	}
-	if r := c.run("image", "load", file); r.code != 0 {
-		t.Fatalf("kindred image load: %s", r.err)
-	}
+	return file
 }
 
 // TestAnotherDNSServer: with --no-dns, pods use the DNS server of a user, a pod behind the Service kube-dns, at the address
 // that pods have in resolv.conf before the Service exists.
 func TestAnotherDNSServer(t *testing.T) {
 	c := ownClusterWithNode(t, "--no-dns", "--service-cidr", "10.118.0.0/16")
-	loadNameserver(t, c)
+	if r := c.run("image", "load", programImage(t, "nameserver")); r.code != 0 {
+		t.Fatalf("kindred image load: %s", r.err)
+	}
 	s := newSession(t, c)
 	s.kubectl("run", "client", "--image="+image, "--", "sleep", "3600")
 	s.ready("client")
@@ -74,7 +72,7 @@ apiVersion: v1
 kind: Service
 metadata: {name: kube-dns}
 spec: {clusterIP: 10.118.0.10, selector: {k8s-app: kube-dns}, ports: [{name: dns, port: 53, protocol: UDP}]}
-`, nameserverImage))
+`, "nameserver:v1"))
 	system.ready("nameserver")
 	resolves := func(want ...string) {
 		t.Helper()

@@ -6,211 +6,20 @@ package scenarios
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // secondNode is the name of the node on the second machine.
 const secondNode = "second"
-
-// otherMachine is a network namespace that is connected with this machine as another machine would be, and a data directory.
-type otherMachine struct {
-	t   *testing.T
-	dir string
-	// namespace is the name of its network namespace, address its address, and host that of this machine for it.
-	namespace, address, host string
-}
-
-// namespace creates a network namespace with its loopback up.
-func namespace(t *testing.T, name string) netns.NsHandle {
-	t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	here, err := netns.Get()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer here.Close()
-	there, err := netns.NewNamed(name)
-	if err := errors.Join(err, os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644), netns.Set(here)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(there.Close(), netns.DeleteNamed(name)); err != nil {
-			t.Error(err)
-		}
-	})
-	return there
-}
-
-// linked connects two namespaces: it creates an interface with an address in each. -1 is this machine's own namespace.
-func linked(t *testing.T, name string, one, other netns.NsHandle, address, otherAddress string) {
-	t.Helper()
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = name
-	if one >= 0 {
-		attrs.Namespace = netlink.NsFd(int(one))
-	}
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(other))}); err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	// The kernel removes the links of a deleted namespace later. A link of the same name could not be made until then.
-	t.Cleanup(func() {
-		if err := removeLink(handleAt(t, one), name); err != nil {
-			t.Error(err)
-		}
-	})
-	for _, end := range []struct {
-		in            netns.NsHandle
-		name, address string
-	}{{one, name, address}, {other, "eth0", otherAddress}, {other, "lo", ""}} {
-		if err := bringUp(handleAt(t, end.in), end.name, end.address); err != nil {
-			t.Fatalf("%s: %v", end.name, err)
-		}
-	}
-}
-
-// removeLink does nothing if the link has been removed.
-func removeLink(in *netlink.Handle, name string) error {
-	link, err := in.LinkByName(name)
-	var absent netlink.LinkNotFoundError
-	if errors.As(err, &absent) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return in.LinkDel(link)
-}
-
-func handleAt(t *testing.T, in netns.NsHandle) *netlink.Handle {
-	t.Helper()
-	if in < 0 {
-		return &netlink.Handle{}
-	}
-	handle, err := netlink.NewHandleAt(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(handle.Close)
-	return handle
-}
-
-// newSecondMachine creates a machine that shares a link with this one.
-func newSecondMachine(t *testing.T) *otherMachine {
-	t.Helper()
-	m := &otherMachine{t: t, dir: filepath.Join(t.TempDir(), "data"), namespace: "kindred-join", host: "10.247.9.1", address: "10.247.9.2"}
-	there := namespace(t, m.namespace)
-	linked(t, m.namespace, -1, there, m.host+"/30", m.address+"/30")
-	route(t, there, "0.0.0.0/0", m.host)
-	return m
-}
-
-// newRoutedMachine creates a machine behind a router.
-func newRoutedMachine(t *testing.T) *otherMachine {
-	t.Helper()
-	m := &otherMachine{t: t, dir: filepath.Join(t.TempDir(), "data"), namespace: "kindred-behind", host: "10.247.9.5", address: "10.247.9.10"}
-	router, there := namespace(t, "kindred-router"), namespace(t, m.namespace)
-	linked(t, "kindred-router", -1, router, m.host+"/30", "10.247.9.6/30")
-	linked(t, "behind", router, there, "10.247.9.9/30", m.address+"/30")
-	route(t, -1, "10.247.9.8/30", "10.247.9.6")
-	route(t, there, "0.0.0.0/0", "10.247.9.9")
-	return m
-}
-
-// route adds a route by way of an address.
-func route(t *testing.T, in netns.NsHandle, to, gateway string) {
-	t.Helper()
-	_, prefix, err := net.ParseCIDR(to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := handleAt(t, in).RouteAdd(&netlink.Route{Dst: prefix, Gw: net.ParseIP(gateway)}); err != nil {
-		t.Fatalf("route to %s: %v", to, err)
-	}
-}
-
-func bringUp(at *netlink.Handle, name, address string) error {
-	link, err := at.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	if address != "" {
-		parsed, err := netlink.ParseAddr(address)
-		if err != nil {
-			return err
-		}
-		if err := at.AddrAdd(link, parsed); err != nil {
-			return err
-		}
-	}
-	return at.LinkSetUp(link)
-}
-
-// command returns a command line of kindred on the machine.
-func (m *otherMachine) command(args ...string) *exec.Cmd {
-	return exec.Command("nsenter", append([]string{"--net=/run/netns/" + m.namespace, binary, "--data-dir", m.dir}, args...)...)
-}
-
-func (m *otherMachine) run(args ...string) result { return runCommand(m.command(args...), "") }
-
-// join runs "kindred join" until it prints that the node is ready.
-func (m *otherMachine) join(args ...string) *process {
-	m.t.Helper()
-	p := m.begin(args...)
-	m.await(p, "ready in ")
-	return p
-}
-
-// begin starts "kindred join".
-func (m *otherMachine) begin(args ...string) *process {
-	m.t.Helper()
-	p, err := startProcess(m.command(append([]string{"join"}, args...)...))
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	m.t.Cleanup(func() {
-		if m.t.Failed() {
-			m.t.Logf("kindred join:\n%s", p.out)
-		}
-		select {
-		case <-p.done:
-		default:
-			_ = p.cmd.Process.Signal(syscall.SIGTERM)
-			<-p.done
-		}
-	})
-	return p
-}
-
-// await waits until a "kindred join" has printed something.
-func (m *otherMachine) await(p *process, text string) {
-	m.t.Helper()
-	deadline := time.After(startLimit)
-	for !strings.Contains(p.out.String(), text) {
-		select {
-		case <-p.done:
-			m.t.Fatalf("kindred join ended: %v\n%s", p.cmd.ProcessState, p.out)
-		case <-deadline:
-			m.t.Fatalf("kindred join has not printed %q after %v:\n%s", text, startLimit, p.out)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-}
 
 // TestJoin: another machine becomes a node with the line that "kindred token create" prints. Pods of both machines reach each other,
 // Services, and names; the machine continues after a crash, also before the server does, and leaves.
@@ -267,11 +76,25 @@ func TestJoinBehindARouter(t *testing.T) {
 	if userRuntime != "" {
 		t.Skip("two machines cannot share one runtime")
 	}
-	second := newRoutedMachine(t)
+	joinsByTunnel(t, newRoutedMachine(t))
+}
+
+// TestPodNetworkVXLAN: machines that share a link use a tunnel as well, if one of them wants it.
+func TestPodNetworkVXLAN(t *testing.T) {
+	needContainers(t)
+	if userRuntime != "" {
+		t.Skip("two machines cannot share one runtime")
+	}
+	joinsByTunnel(t, newSecondMachine(t), "--pod-network", "vxlan")
+}
+
+// joinsByTunnel runs the scenario with a machine that joins with the given arguments.
+func joinsByTunnel(t *testing.T, second *otherMachine, args ...string) {
+	t.Helper()
 	c := ownClusterWithNode(t, "--bind-address", second.host, "--node-name", "first")
 	second.resetAfterwards()
 	s := newSession(t, c)
-	second.join(append(s.invitation(), "--node-name", secondNode)...)
+	second.join(append(append(s.invitation(), "--node-name", secondNode), args...)...)
 	s.isNode(second.address)
 	second.loadImages()
 	s.connects()
@@ -337,6 +160,11 @@ func (m *otherMachine) loadImages() {
 	if err != nil {
 		m.t.Fatal(err)
 	}
+	m.loadImage(file)
+}
+
+func (m *otherMachine) loadImage(file string) {
+	m.t.Helper()
 	if r := m.run("image", "load", file); r.code != 0 {
 		m.t.Fatal(r.err)
 	}

@@ -43,30 +43,51 @@ func newLAN(t *testing.T) *lan {
 // machine adds a machine to the network; each has another number.
 func (l *lan) machine(number int) *otherMachine {
 	l.t.Helper()
-	name := fmt.Sprintf("kindred-lan-%d", number)
-	m := &otherMachine{t: l.t, dir: filepath.Join(l.t.TempDir(), "data"), namespace: name, host: l.host, address: fmt.Sprintf("10.247.8.%d", 10+number)}
-	there := namespace(l.t, name)
-	linked(l.t, name, -1, there, "", m.address+"/24")
-	link, err := netlink.LinkByName(name)
+	m := l.unconnected(number)
+	linked(l.t, m.namespace, -1, m.at, "", m.address+"/24")
+	l.connect(m)
+	return m
+}
+
+func (l *lan) unconnected(number int) *otherMachine {
+	l.t.Helper()
+	m := &otherMachine{t: l.t, dir: filepath.Join(l.t.TempDir(), "data"), namespace: port(number), host: l.host, address: fmt.Sprintf("10.247.8.%d", 10+number)}
+	m.at = namespace(l.t, m.namespace)
+	return m
+}
+
+// port is the bridge's link to a machine.
+func port(number int) string { return fmt.Sprintf("kindred-lan-%d", number) }
+
+// connect adds a machine's link to the bridge.
+func (l *lan) connect(m *otherMachine) {
+	l.t.Helper()
+	link, err := netlink.LinkByName(m.namespace)
 	if err := errors.Join(err, netlink.LinkSetMaster(link, l.bridge)); err != nil {
 		l.t.Fatal(err)
 	}
-	route(l.t, there, "0.0.0.0/0", l.host)
-	return m
+	route(l.t, m.at, "0.0.0.0/0", l.host)
 }
 
 // server starts "kindred up" on a machine of its own.
 func (l *lan) server(number int, args ...string) *cluster {
 	l.t.Helper()
-	m := l.machine(number)
-	return ownClusterUnder(l.t, []string{"nsenter", "--net=/run/netns/" + m.namespace}, append([]string{"--secure-port", "6443"}, args...)...)
+	return l.machine(number).serve(stoppedCluster(l.t, ""), args...)
+}
+
+// serve starts "kindred up" on the machine.
+func (m *otherMachine) serve(c *cluster, args ...string) *cluster {
+	m.t.Helper()
+	c.under = []string{"nsenter", "--net=/run/netns/" + m.namespace}
+	c.mustStart(m.t, append([]string{"--secure-port", "6443"}, args...)...)
+	return c
 }
 
 // serverWithNode starts "kindred up" on a machine of its own, which is a node too.
 func (l *lan) serverWithNode(number int, args ...string) *cluster {
 	l.t.Helper()
 	m := l.machine(number)
-	c := ownClusterUnder(l.t, []string{"nsenter", "--net=/run/netns/" + m.namespace}, append([]string{"--secure-port", "6443"}, args...)...)
+	c := m.serve(stoppedCluster(l.t, ""), args...)
 	m.dir = c.dir
 	l.t.Cleanup(func() { // what the node has in the network namespace is removed there
 		if c.running() {

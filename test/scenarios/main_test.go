@@ -48,6 +48,7 @@ var archive = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	serveEtcd()
 	if binary == "" {
 		binary = "../../bin/kindred"
 	}

@@ -6,7 +6,6 @@ package scenarios
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,10 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kindred-project/kindred/test/etcd"
 )
 
 // TestServers: three servers on one etcd and a machine with pods. The loss of the server that leads, by a crash, a stop of the
@@ -30,7 +30,7 @@ func TestServers(t *testing.T) {
 		t.Skip("several machines cannot share one runtime")
 	}
 	l := newLAN(t)
-	serversOf(t, l, 5*time.Second, "--server", "--etcd-servers", startEtcd(t, l.host))
+	serversOf(t, l, 5*time.Second, "--server", "--etcd-servers", etcd.At(t, t.TempDir(), l.host))
 }
 
 // TestMembers is TestServers with an etcd cluster that the servers' embedded etcds are.
@@ -113,24 +113,6 @@ func serversOf(t *testing.T, l *lan, limit time.Duration, store ...string) {
 	if r := node.run("leave", "--force"); r.code != 0 {
 		t.Errorf("leave: %d, %q, %q", r.code, r.out, r.err)
 	}
-}
-
-// startEtcd starts an etcd with an address, and returns its URL.
-func startEtcd(t *testing.T, address string) string {
-	t.Helper()
-	conf := embed.NewConfig()
-	conf.Dir, conf.LogLevel = t.TempDir(), "fatal"
-	client, peer := []url.URL{{Scheme: "http", Host: address + ":2379"}}, []url.URL{{Scheme: "http", Host: address + ":2380"}}
-	conf.ListenClientUrls, conf.AdvertiseClientUrls = client, client
-	conf.ListenPeerUrls, conf.AdvertisePeerUrls = peer, peer
-	conf.InitialCluster = conf.InitialClusterFromName(conf.Name)
-	etcd, err := embed.StartEtcd(conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(etcd.Close)
-	<-etcd.Server.ReadyNotify()
-	return client[0].String()
 }
 
 // serverInvitation returns the arguments of "kindred up" that "kindred token create --server" prints.
@@ -286,16 +268,7 @@ type steadyWriter struct {
 
 func newSteadyWriter(s *session, all []*cluster) *steadyWriter {
 	s.Helper()
-	w := &steadyWriter{session: s}
-	for _, c := range all {
-		config := c.config(s.T)
-		config.Timeout = 2 * time.Second
-		client, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			s.Fatal(err)
-		}
-		w.clients = append(w.clients, client)
-	}
+	w := &steadyWriter{session: s, clients: clientsOf(s.T, all, 2*time.Second)}
 	ctx, stop := context.WithCancel(s.Context())
 	w.stop = stop
 	w.done.Go(func() { w.run(ctx) })
@@ -340,17 +313,22 @@ func (w *steadyWriter) check() {
 	}
 }
 
-// TestVolumesOfServers: a claim gets its volume on the machine of its pod, whichever server leads, and the volume is removed there.
-func TestVolumesOfServers(t *testing.T) {
+// TestVolumesOfMachines: a claim gets its volume on the machine of its pod, whichever server leads and also on a machine that is no server,
+// and the volume is removed there.
+func TestVolumesOfMachines(t *testing.T) {
 	needContainers(t)
 	if userRuntime != "" {
 		t.Skip("several machines cannot share one runtime")
 	}
 	l := newLAN(t)
-	first := l.serverWithNode(1, "--server", "--node-name", "one", "--etcd-servers", startEtcd(t, l.host))
+	first := l.serverWithNode(1, "--server", "--node-name", "one", "--etcd-servers", etcd.At(t, t.TempDir(), l.host))
 	second := l.serverWithNode(2, append(serverInvitation(t, first), "--node-name", "two")...)
 	s := newSession(t, second)
-	for node, c := range map[string]*cluster{"one": first, "two": second} {
+	joined := l.machine(3)
+	joined.resetAfterwards()
+	joined.join(append(s.invitation(), "--node-name", "three")...)
+	joined.loadImages()
+	for node, dir := range map[string]string{"one": first.dir, "two": second.dir, "three": joined.dir} {
 		s.apply(fmt.Sprintf(`
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -369,7 +347,7 @@ spec:
 `, node, image))
 		s.ready("on-" + node)
 		written := func() []string {
-			found, err := filepath.Glob(filepath.Join(c.dir, "volumes", "*", "written"))
+			found, err := filepath.Glob(filepath.Join(dir, "volumes", "*", "written"))
 			if err != nil {
 				t.Fatal(err)
 			}

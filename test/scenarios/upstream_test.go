@@ -14,13 +14,18 @@ import (
 	"github.com/kindred-project/kindred/test/servers"
 )
 
-// upstreamControlPlane returns a cluster of upstream's control plane without nodes, or skips the
-// test unless it was requested, because building its programs takes minutes.
-func upstreamControlPlane(t *testing.T) *cluster {
+// needUpstream skips the test unless it was requested, because building upstream's programs takes minutes.
+func needUpstream(t *testing.T) {
 	t.Helper()
 	if os.Getenv("KINDRED_UPSTREAM") == "" {
-		t.Skip("upstream's control plane is built and run where KINDRED_UPSTREAM is set, as by \"make upstream\"")
+		t.Skip("upstream's programs are built and run where KINDRED_UPSTREAM is set, as by \"make upstream\"")
 	}
+}
+
+// upstreamControlPlane returns a cluster of upstream's control plane without nodes.
+func upstreamControlPlane(t *testing.T) *cluster {
+	t.Helper()
+	needUpstream(t)
 	programs, err := servers.BuildControlPlane(t.Context(), "../servers")
 	if err != nil {
 		t.Fatal(err)

@@ -97,6 +97,23 @@ func BuildCluster(ctx context.Context, dir, runtime string) (c UpstreamCluster, 
 	return c, buildKubernetes(ctx, dir, map[string]*string{"kubelet": &c.kubelet, "kube-proxy": &c.proxy})
 }
 
+// kubeletModules are the modules of the minor versions of the kubelet that BuildKubelet builds.
+var kubeletModules = map[string]string{"v1.36": "kubelet-1.36", "v1.37": "upstream"}
+
+// BuildKubelet builds the kubelet of a minor version, such as v1.36, as [BuildUpstream] does, and returns its path.
+func BuildKubelet(ctx context.Context, dir, minor string) (string, error) {
+	module := filepath.Join(dir, kubeletModules[minor])
+	version, err := ListModule(ctx, module, "{{.Version}}", "k8s.io/kubernetes")
+	if err != nil {
+		return "", err
+	}
+	program := Program{
+		Name: "kubelet-" + minor, Package: "k8s.io/kubernetes/cmd/kubelet",
+		LDFlags: "-s -w -X k8s.io/component-base/version.gitVersion=" + version,
+	}
+	return program.Build(ctx, module, filepath.Join(dir, "bin"))
+}
+
 // BuildKubeProxy builds kube-proxy, as [BuildUpstream] does, and returns its path.
 func BuildKubeProxy(ctx context.Context, dir string) (path string, err error) {
 	err = buildKubernetes(ctx, dir, map[string]*string{"kube-proxy": &path})
