@@ -118,7 +118,15 @@ func (k *kubelet) join() {
 	if k.dir, err = os.MkdirTemp("", "kubelet"); err != nil { // short, because sockets have short names
 		k.Fatal(err)
 	}
-	k.Cleanup(func() { _ = os.RemoveAll(k.dir) })
+	k.Cleanup(func() { // the kubelet mounts its directory on itself
+		out, err := exec.Command("umount", "--recursive", k.file("kubelet")).CombinedOutput()
+		if err != nil {
+			k.Errorf("umount: %v: %s", err, out)
+		}
+		if err := os.RemoveAll(k.dir); err != nil {
+			k.Error(err)
+		}
+	})
 	k.write("containerd.toml", fmt.Sprintf(`version = 2
 root = %[1]q
 state = %[2]q
