@@ -81,6 +81,8 @@ type hop struct {
 	address netip.Addr
 	// tunnelled is set if they go through a tunnel although the machine may share a link with this one.
 	tunnelled bool
+	// end is where the tunnel to the machine ends.
+	end tunnelEnd
 }
 
 // podsOf returns the ranges of the pods of some nodes, with their machines.
@@ -91,8 +93,9 @@ func podsOf(nodes []*v1.Node, wanted func(*v1.Node) bool) map[netip.Prefix]hop {
 			continue
 		}
 		ranges := podRanges(node)
+		end := tunnelEndOf(node, ranges)
 		for _, p := range ranges {
-			all[p] = hop{address: machineAddress(node, ranges, p.Addr().Is4()), tunnelled: tunnels(node)}
+			all[p] = hop{address: machineAddress(node, ranges, p.Addr().Is4()), tunnelled: tunnels(node), end: end}
 		}
 	}
 	return all
@@ -109,18 +112,17 @@ func (n *Network) tunnel() tunnel {
 	if err != nil {
 		return unknown
 	}
-	underlay := machineAddress(node, n.rules.PodRanges, true)
-	own := slices.IndexFunc(n.rules.PodRanges, func(p netip.Prefix) bool { return p.Addr().Is4() })
-	if own < 0 || !underlay.IsValid() {
+	end := tunnelEndOf(node, n.rules.PodRanges)
+	if !end.isKnown() {
 		return unknown
 	}
-	return tunnel{link: tunnelLink(n.rules.Bridge), id: tunnelID(cluster.UID), own: n.rules.PodRanges[own], underlay: underlay}
+	return tunnel{link: tunnelLink(n.rules.Bridge), id: tunnelID(cluster.UID), own: end, ranges: n.rules.PodRanges}
 }
 
-// reachable returns the routes whose address is known.
+// reachable returns the routes to machines of which an address is known.
 func reachable(routes map[netip.Prefix]hop) map[netip.Prefix]hop {
 	known := maps.Clone(routes)
-	maps.DeleteFunc(known, func(_ netip.Prefix, via hop) bool { return !via.address.IsValid() })
+	maps.DeleteFunc(known, func(_ netip.Prefix, via hop) bool { return !via.address.IsValid() && !via.end.isKnown() })
 	return known
 }
 

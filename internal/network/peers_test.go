@@ -84,7 +84,8 @@ func TestTunnelsByAnnotation(t *testing.T) {
 			})
 		}
 		n := &Network{options: Options{Node: "here", Simulated: "simulated", Informers: f}}
-		want := map[netip.Prefix]hop{netip.MustParsePrefix("10.244.1.0/24"): {netip.MustParseAddr("192.0.2.1"), test.want}}
+		pods, address := netip.MustParsePrefix("10.244.1.0/24"), netip.MustParseAddr("192.0.2.1")
+		want := map[netip.Prefix]hop{pods: {address, test.want, tunnelEnd{address, pods}}}
 		if got := n.podsElsewhere(); !maps.Equal(got, want) {
 			t.Errorf("%q and %q: %v, want %v", test.here, test.there, got, want)
 		}

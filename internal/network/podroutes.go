@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -36,7 +37,7 @@ type podRoutes struct {
 	// tunnel leads to nodes behind routers, once this node's address is known.
 	tunnel tunnel
 	// apart are ranges of nodes that neither leads to.
-	apart map[netip.Prefix]netip.Addr
+	apart map[netip.Prefix]hop
 	// none is set if nothing is wanted, and nothing is left.
 	none bool
 }
@@ -71,11 +72,11 @@ func (r *podRoutes) ensure() (restored bool, err error) {
 			delete(present, prefix)
 		}
 	}
-	tunnelled, apart := map[netip.Prefix]netip.Addr{}, map[netip.Prefix]netip.Addr{}
+	tunnelled, apart := map[netip.Prefix]tunnelEnd{}, map[netip.Prefix]hop{}
 	for prefix, via := range r.wanted {
 		if route, ok := present[prefix]; ok {
 			if r.tunnel.carries(route, prefix) {
-				tunnelled[prefix] = via.address
+				tunnelled[prefix] = via.end
 			}
 			continue
 		}
@@ -86,23 +87,24 @@ func (r *podRoutes) ensure() (restored bool, err error) {
 		case shared && !via.tunnelled:
 			errs = append(errs, r.add(prefix, via.address))
 			restored = true
-		case r.tunnel.reaches(prefix, via.address):
-			tunnelled[prefix] = via.address
+		case r.tunnel.reaches(via.end):
+			tunnelled[prefix] = via.end
 		default:
-			apart[prefix] = via.address
+			apart[prefix] = via
 		}
 	}
 	was, err := r.ensureTunnelled(tunnelled)
 	errs = append(errs, err)
 	if len(apart) > 0 && !maps.Equal(apart, r.apart) {
-		errs = append(errs, fmt.Errorf("nodes with pods in %v share no link with this machine, or want a tunnel, which there is none to, so that their pods cannot be reached", apart))
+		errs = append(errs, fmt.Errorf("the nodes with pods in %v share no link with this machine, and there is no tunnel to them, so that their pods cannot be reached",
+			slices.SortedFunc(maps.Keys(apart), netip.Prefix.Compare)))
 	}
 	r.apart = apart
 	return restored || was, errors.Join(errs...)
 }
 
 // ensureTunnelled restores the tunnel to nodes and the routes to their pods; it removes the tunnel if no node needs it.
-func (r *podRoutes) ensureTunnelled(nodes map[netip.Prefix]netip.Addr) (restored bool, err error) {
+func (r *podRoutes) ensureTunnelled(nodes map[netip.Prefix]tunnelEnd) (restored bool, err error) {
 	if len(nodes) == 0 {
 		return false, r.tunnel.remove()
 	}
@@ -188,6 +190,9 @@ func prefixOf(n *net.IPNet) netip.Prefix {
 
 // isShared reports whether this machine reaches an address without a gateway.
 func isShared(address netip.Addr) (bool, error) {
+	if !address.IsValid() {
+		return false, nil
+	}
 	routes, err := netlink.RouteGet(net.IP(address.AsSlice()))
 	if err != nil {
 		return false, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kindred-project/kindred/internal/dump"
@@ -27,14 +28,41 @@ const (
 
 // tunnel is a VXLAN interface that leads to the pods of nodes behind routers. It learns nothing: for each of these nodes it has a
 // neighbour and an entry of its forwarding database, and the node's range has a route. All follow from Node objects:
-// the gateway of a range is its first address, and the hardware address of a node follows from its range.
+// the gateway of a range is its first address, and the hardware address of a node follows from its IPv4 range. It carries packets of both
+// IP families over IPv4.
 type tunnel struct {
 	// link is the name of the interface; id its VXLAN network identifier, the same on all nodes.
 	link string
 	id   int
-	// own is the range of this node's pods, and underlay the address from which it sends.
-	own      netip.Prefix
-	underlay netip.Addr
+	// own is the end on this machine, and ranges are those of its pods.
+	own    tunnelEnd
+	ranges []netip.Prefix
+}
+
+// tunnelEnd is the end of a tunnel on the machine of a node.
+type tunnelEnd struct {
+	// machine is the IPv4 address of the machine, and pods the IPv4 range of its pods.
+	machine netip.Addr
+	pods    netip.Prefix
+}
+
+// tunnelEndOf returns the end on the machine of a node with some ranges; one that is not known if either is missing.
+func tunnelEndOf(node *v1.Node, ranges []netip.Prefix) tunnelEnd {
+	end := tunnelEnd{machine: machineAddress(node, ranges, true)}
+	for _, p := range ranges {
+		if p.Addr().Is4() {
+			end.pods = p
+		}
+	}
+	return end
+}
+
+func (e tunnelEnd) isKnown() bool { return e.machine.Is4() && e.pods.IsValid() }
+
+// hardwareAddress returns the hardware address of the end: locally administered, with the first address of the range.
+func (e tunnelEnd) hardwareAddress() net.HardwareAddr {
+	address := e.pods.Masked().Addr().As4()
+	return append(net.HardwareAddr{0x0e, 0x4b}, address[:]...)
 }
 
 // tunnelLink returns the name of the tunnel of a bridge. Names have at most 15 bytes.
@@ -46,13 +74,6 @@ func tunnelID(cluster types.UID) int {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(cluster)) // which cannot fail
 	return max(int(hash.Sum32()>>8), 1)
-}
-
-// hardwareAddress returns the hardware address of the tunnel's end on the node with a range: locally administered, with the
-// range's first address.
-func hardwareAddress(pods netip.Prefix) net.HardwareAddr {
-	address := pods.Masked().Addr().As4()
-	return append(net.HardwareAddr{0x0e, 0x4b}, address[:]...)
 }
 
 // ensure restores the interface, and reports whether it had to.
@@ -68,20 +89,23 @@ func (t tunnel) ensure() (link netlink.Link, restored bool, err error) {
 		return nil, false, err
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.HardwareAddr = t.link, hardwareAddress(t.own)
+	attrs.Name, attrs.HardwareAddr = t.link, t.own.hardwareAddress()
 	if attrs.MTU, err = t.mtu(); err != nil {
 		return nil, false, err
 	}
-	vxlan := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: t.id, SrcAddr: net.IP(t.underlay.AsSlice()), Port: tunnelPort, Learning: false}
+	vxlan := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: t.id, SrcAddr: net.IP(t.own.machine.AsSlice()), Port: tunnelPort, Learning: false}
 	if err := netlink.LinkAdd(vxlan); err != nil {
 		return nil, false, fmt.Errorf("VXLAN interface %s: %w", t.link, err)
 	}
 	if link, err = netlink.LinkByName(t.link); err != nil {
 		return nil, false, err
 	}
-	end := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(t.own.Masked().Addr(), t.own.Addr().BitLen()))}
-	if err := netlink.AddrAdd(link, end); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, false, err
+	for _, pods := range t.ranges {
+		first := pods.Masked().Addr()
+		end := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(first, first.BitLen()))}
+		if err := netlink.AddrAdd(link, end); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, false, fmt.Errorf("address %s of %s: %w", first, t.link, err)
+		}
 	}
 	return link, true, netlink.LinkSetUp(link)
 }
@@ -89,8 +113,8 @@ func (t tunnel) ensure() (link netlink.Link, restored bool, err error) {
 // fits reports whether an interface is this tunnel, up.
 func (t tunnel) fits(link netlink.Link) bool {
 	vxlan, ok := link.(*netlink.Vxlan)
-	return ok && vxlan.VxlanId == t.id && vxlan.SrcAddr.Equal(net.IP(t.underlay.AsSlice())) && !vxlan.Learning &&
-		vxlan.HardwareAddr.String() == hardwareAddress(t.own).String() && vxlan.Flags&net.FlagUp != 0
+	return ok && vxlan.VxlanId == t.id && vxlan.SrcAddr.Equal(net.IP(t.own.machine.AsSlice())) && !vxlan.Learning &&
+		vxlan.HardwareAddr.String() == t.own.hardwareAddress().String() && vxlan.Flags&net.FlagUp != 0
 }
 
 // mtu returns the MTU of the tunnel: that of the underlay's link, without the overhead.
@@ -105,18 +129,16 @@ func (t tunnel) mtu() (int, error) {
 			return 0, err
 		}
 		for _, a := range addresses {
-			if a == t.underlay {
+			if a == t.own.machine {
 				return link.Attrs().MTU - tunnelOverhead, nil
 			}
 		}
 	}
-	return 0, fmt.Errorf("no interface has the address %s of this node", t.underlay)
+	return 0, fmt.Errorf("no interface has the address %s of this node", t.own.machine)
 }
 
-// reaches reports whether the tunnel can lead to the pods of a node in a range. It carries IPv4 over IPv4.
-func (t tunnel) reaches(pods netip.Prefix, node netip.Addr) bool {
-	return t.underlay.Is4() && node.Is4() && pods.Addr().Is4()
-}
+// reaches reports whether the tunnel can lead to an end.
+func (t tunnel) reaches(end tunnelEnd) bool { return t.own.isKnown() && end.isKnown() }
 
 // carries reports whether a route to the pods of a node leads through a tunnel: its gateway is the tunnel's end there.
 func (t tunnel) carries(route *netlink.Route, pods netip.Prefix) bool {
@@ -127,23 +149,23 @@ func (t tunnel) carries(route *netlink.Route, pods netip.Prefix) bool {
 	return err == nil && link.Attrs().Name == t.link && t.fits(link)
 }
 
-// connect makes the kernel send packets for the ends of the tunnel on nodes to these nodes, by the ranges of their pods, and to no others.
-func (t tunnel) connect(link netlink.Link, nodes map[netip.Prefix]netip.Addr) error {
+// connect makes the kernel send packets for ranges of pods to the ends of the tunnel there, and to no others.
+func (t tunnel) connect(link netlink.Link, nodes map[netip.Prefix]tunnelEnd) error {
 	present, err := t.connected(link)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	wanted := map[string]bool{}
-	for pods, node := range nodes {
-		hardware := hardwareAddress(pods)
+	for pods, end := range nodes {
+		hardware := end.hardwareAddress()
 		wanted[hardware.String()] = true
 		neighbour := &netlink.Neigh{
-			LinkIndex: link.Attrs().Index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, HardwareAddr: hardware, IP: net.IP(pods.Masked().Addr().AsSlice()),
+			LinkIndex: link.Attrs().Index, Family: familyOf(pods.Addr()), State: netlink.NUD_PERMANENT, HardwareAddr: hardware, IP: net.IP(pods.Masked().Addr().AsSlice()),
 		}
 		errs = append(errs, netlink.NeighSet(neighbour))
-		if present[hardware.String()] != node {
-			errs = append(errs, netlink.NeighSet(t.forwarding(link, hardware, node)))
+		if present[hardware.String()] != end.machine {
+			errs = append(errs, netlink.NeighSet(t.forwarding(link, hardware, end.machine)))
 		}
 	}
 	for address, node := range present {

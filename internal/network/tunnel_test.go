@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kindred-project/kindred/test/netns"
@@ -20,41 +21,47 @@ import (
 // tunnelled is a machine behind a router, the namespace of the test, with a bridge of pods.
 type tunnelled struct {
 	*netns.Pod
-	address netip.Addr
-	pods    netip.Prefix
-	routes  podRoutes
+	address     netip.Addr
+	pods, pods6 netip.Prefix
+	routes      podRoutes
 }
 
-func newTunnelled(t *testing.T, name string, network, pods netip.Prefix) *tunnelled {
+// end is where tunnels to the machine end.
+func (m *tunnelled) end() tunnelEnd { return tunnelEnd{m.address, m.pods} }
+
+func newTunnelled(t *testing.T, name string, network, pods, pods6 netip.Prefix) *tunnelled {
 	t.Helper()
-	m := &tunnelled{Pod: netns.NewMachine(t, name, network), pods: pods, routes: newPodRoutes("kin-" + name)}
+	m := &tunnelled{Pod: netns.NewMachine(t, name, network), pods: pods, pods6: pods6, routes: newPodRoutes("kin-" + name)}
 	m.address = network.Addr()
 	m.Do(t, func() {
 		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "pods"}}
 		if err := netlink.LinkAdd(bridge); err != nil {
 			t.Fatal(err)
 		}
-		address := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(pods.Addr().Next(), pods.Bits()))}
-		address.IP = net.IP(pods.Addr().Next().AsSlice())
-		if err := netlink.AddrAdd(bridge, address); err != nil {
-			t.Fatal(err)
+		for _, p := range []netip.Prefix{pods, pods6} {
+			address := &netlink.Addr{IPNet: ipNet(p), Flags: unix.IFA_F_NODAD}
+			address.IP = net.IP(p.Addr().Next().AsSlice())
+			if err := netlink.AddrAdd(bridge, address); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if err := netlink.LinkSetUp(bridge); err != nil {
 			t.Fatal(err)
 		}
 	})
-	m.routes.tunnel = tunnel{link: tunnelLink("kin-" + name), id: 7, own: pods, underlay: m.address}
+	m.routes.tunnel = tunnel{link: tunnelLink("kin-" + name), id: 7, own: m.end(), ranges: []netip.Prefix{pods, pods6}}
 	return m
 }
 
 // ensure restores the routes to another machine.
 func (m *tunnelled) ensure(t *testing.T, wantRestored bool, others ...*tunnelled) {
 	t.Helper()
-	wanted := map[netip.Prefix]netip.Addr{}
+	wanted := map[netip.Prefix]hop{}
 	for _, other := range others {
-		wanted[other.pods] = other.address
+		wanted[other.pods] = hop{address: other.address, end: other.end()}
+		wanted[other.pods6] = hop{end: other.end()} // without an IPv6 address
 	}
-	m.routes.set(direct(wanted))
+	m.routes.set(wanted)
 	m.Do(t, func() {
 		if restored, err := m.routes.ensure(); err != nil || restored != wantRestored {
 			t.Errorf("%s: restored %v, %v", m.pods, restored, err)
@@ -65,19 +72,25 @@ func (m *tunnelled) ensure(t *testing.T, wantRestored bool, others ...*tunnelled
 // TestTunnel: pods behind routers reach each other, also after somebody has deleted a part of the tunnel.
 func TestTunnel(t *testing.T) {
 	netns.NewBridge(t, "kin-router", netip.MustParsePrefix("10.99.0.0/24")) // which lets the namespace forward
-	left := newTunnelled(t, "left", netip.MustParsePrefix("192.0.2.7/24"), netip.MustParsePrefix("10.244.1.0/24"))
-	right := newTunnelled(t, "right", netip.MustParsePrefix("198.51.100.7/24"), netip.MustParsePrefix("10.244.2.0/24"))
+	left := newTunnelled(t, "left", netip.MustParsePrefix("192.0.2.7/24"), netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:10:244:1::/64"))
+	right := newTunnelled(t, "right", netip.MustParsePrefix("198.51.100.7/24"), netip.MustParsePrefix("10.244.2.0/24"), netip.MustParsePrefix("fd00:10:244:2::/64"))
 	right.Serve(t, "right", 80)
 	reaches := func(when string) {
 		t.Helper()
-		answer, err := "", error(nil)
-		for range 50 {
-			if answer, err = left.Ask(t, "tcp", right.pods.Addr().Next().String()+":80", time.Second); err == nil {
-				return
+		for _, p := range []netip.Prefix{right.pods, right.pods6} {
+			address := netip.AddrPortFrom(p.Addr().Next(), 80).String()
+			var answer string
+			var err error
+			for range 50 {
+				if answer, err = left.Ask(t, "tcp", address, time.Second); err == nil {
+					break
+				}
+				time.Sleep(20 * time.Millisecond)
 			}
-			time.Sleep(20 * time.Millisecond)
+			if err != nil {
+				t.Errorf("%s, %s: %q, %v", when, address, answer, err)
+			}
 		}
-		t.Errorf("%s: %q, %v", when, answer, err)
 	}
 	left.ensure(t, true, right)
 	right.ensure(t, true, left)
@@ -105,7 +118,7 @@ func TestTunnel(t *testing.T) {
 	left.Do(t, func() { // an entry of the forwarding database
 		link, err := netlink.LinkByName(left.routes.tunnel.link)
 		if err == nil {
-			err = netlink.NeighDel(left.routes.tunnel.forwarding(link, hardwareAddress(right.pods), right.address))
+			err = netlink.NeighDel(left.routes.tunnel.forwarding(link, right.end().hardwareAddress(), right.address))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -140,10 +153,11 @@ func TestTunnelOnALink(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newPodRoutes("kin-this")
-	r.tunnel = tunnel{link: tunnelLink("kin-this"), id: 7, own: netip.MustParsePrefix("10.244.1.0/24"), underlay: here.Addr()}
+	own := tunnelEnd{here.Addr(), netip.MustParsePrefix("10.244.1.0/24")}
+	r.tunnel = tunnel{link: tunnelLink("kin-this"), id: 7, own: own, ranges: []netip.Prefix{own.pods}}
 	pods, other := netip.MustParsePrefix("10.244.2.0/24"), netip.MustParseAddr("203.0.113.2")
 	for _, tunnelled := range []bool{false, true, true} {
-		r.set(map[netip.Prefix]hop{pods: {other, tunnelled}})
+		r.set(map[netip.Prefix]hop{pods: {other, tunnelled, tunnelEnd{other, pods}}})
 		if _, err := r.ensure(); err != nil {
 			t.Fatal(err)
 		}
