@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -91,9 +93,16 @@ func (c *cluster) reportRest(ctx context.Context, report func(string, ...any), w
 		return err
 	}
 	anonymous, err := c.memory("RssAnon:")
-	report("%s: %.0f MB resident, of which %.0f MB are not pages of files; %.2f processors at rest", what, resident, anonymous,
-		(c.processorTime()-used).Seconds()/restTime.Seconds())
-	return err
+	if err != nil {
+		return err
+	}
+	database, err := os.Stat(filepath.Join(c.dataDir, "etcd", "member", "snap", "db"))
+	if err != nil {
+		return err
+	}
+	report("%s: %.0f MB resident, of which %.0f MB are not pages of files; a database of %d MB; %.2f processors at rest", what, resident, anonymous,
+		database.Size()/1e6, (c.processorTime()-used).Seconds()/restTime.Seconds())
+	return nil
 }
 
 // fillWithPods creates Deployments in a namespace of their own, and waits until all their pods are ready.
