@@ -97,7 +97,7 @@ func TestLostEtcd(t *testing.T) {
 	store := etcd.Local(t, filepath.Join(dir, "external"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	backend, err := storage.External{Servers: []string{store.Clients[0].Addr().String()}}.Connect(ctx, clock.RealClock{}, storage.DefaultRetention)
+	backend, err := storage.External{Servers: []string{store.Address}}.Connect(ctx, clock.RealClock{}, storage.DefaultRetention)
 	if err != nil {
 		t.Fatal(err)
 	}

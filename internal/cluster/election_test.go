@@ -31,7 +31,7 @@ import (
 // TestElection: of two servers on one etcd, one leads. The other takes over when that one stops, or loses its lease, and goes on
 // with its simulated nodes. A server that has lost its lease cannot write as a leader, and can lead again.
 func TestElection(t *testing.T) {
-	store := etcd.Local(t, t.TempDir()).Clients[0].Addr().String()
+	store := etcd.Local(t, t.TempDir()).Address
 	first := startShared(t, store, nil, 2)
 	second := startShared(t, store, first, 0)
 	if first.term.Load() == nil || second.term.Load() != nil {
@@ -142,7 +142,7 @@ func invite(t *testing.T, c *Cluster) join.ServerInvitation {
 // TestServersThatAreRefused: a server needs the keys of the cluster, which only the whole invitation gives it. The keys are collected
 // with the token.
 func TestServersThatAreRefused(t *testing.T) {
-	store := etcd.Local(t, t.TempDir()).Clients[0].Addr().String()
+	store := etcd.Local(t, t.TempDir()).Address
 	c := startShared(t, store, nil, 0)
 	client, err := kubernetes.NewForConfig(c.RESTConfig())
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // TestMixedVersions: a server lists the resources that only another server has, and passes requests for them on, as the user who
 // makes them. When that server stops, it does neither.
 func TestMixedVersions(t *testing.T) {
-	store := etcd.Local(t, t.TempDir()).Clients[0].Addr().String()
+	store := etcd.Local(t, t.TempDir()).Address
 	newer := startShared(t, store, nil, 0)
 	config := sharedConfig(t, store)
 	config.Join, config.RuntimeConfig = invite(t, newer), map[string]string{"autoscaling/v1": "false"}

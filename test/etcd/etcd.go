@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,8 +19,16 @@ import (
 // startLimit is the time that an etcd may take to have a leader on a busy machine.
 const startLimit = time.Minute
 
+// Server is an etcd in this process.
+type Server struct {
+	// Address is the host and port for clients.
+	Address string
+	// Close stops it. It stops at the end of the test in any case.
+	Close func()
+}
+
 // Local starts an etcd in this process, at a free port of loopback. Its elections are ten times as fast as by default.
-func Local(t *testing.T, dir string) *embed.Etcd {
+func Local(t *testing.T, dir string) Server {
 	t.Helper()
 	conf := config("default", dir)
 	setURLs(conf, url.URL{Scheme: "http", Host: "127.0.0.1:0"}, url.URL{Scheme: "http", Host: "127.0.0.1:0"})
@@ -38,14 +47,15 @@ func At(t *testing.T, dir, address string) string {
 	return ClientURL(address)
 }
 
-func mustStart(t *testing.T, conf *embed.Config) *embed.Etcd {
+func mustStart(t *testing.T, conf *embed.Config) Server {
 	t.Helper()
 	e, err := start(conf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(e.Close)
-	return e
+	stop := sync.OnceFunc(e.Close)
+	t.Cleanup(stop)
+	return Server{Address: e.Clients[0].Addr().String(), Close: stop}
 }
 
 // Member is a member of a cluster, in a process of its own.
