@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package backup is the format of backups: a gzipped tar archive with a description, the keys of the cluster, and a snapshot of its
-// store. A backup has everything that a cluster needs but the data of volumes, and as it has the cluster's keys, whoever can read it
+// store. A backup has everything that a cluster needs but the data of volumes, and as it has the cluster's keys, anyone who can read it
 // is its administrator.
 package backup
 

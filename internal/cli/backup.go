@@ -35,7 +35,7 @@ func newBackup(version string) *cobra.Command {
 		Short: "Write all objects and the keys of a running cluster to a file",
 		Long: `Write a backup of the running cluster in the data directory to a file: a snapshot of its
 store, with all objects and Secrets, and its keys. It does not have the data of volumes.
-Whoever can read the file is an administrator of the cluster.`,
+Anyone who can read the file is an administrator of the cluster.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			layout, err := layoutOf(cmd)
@@ -82,7 +82,7 @@ func backUp(cmd *cobra.Command, layout datadir.Layout, version, file string) err
 	if err != nil {
 		return err
 	}
-	printf(cmd, "%d keys of the store and the keys of the cluster are in %s (%s): whoever can read it is an administrator of the cluster\n",
+	printf(cmd, "%d keys of the store and the keys of the cluster are in %s (%s): anyone who can read it is an administrator of the cluster\n",
 		objects, file, resource.NewQuantity(info.Size(), resource.BinarySI))
 	return nil
 }

@@ -75,7 +75,7 @@ func (h *History) Check(limit time.Duration, dir string) error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		// A write without an answer may have had no effect. If that explains what nobody saw, the search is short: each such write that
+		// A write without an answer may have had no effect. If the others fit without it, the search is short: each such write that
 		// is left doubles it.
 		if porcupine.CheckOperationsTimeout(model, seen(h.objects[name]), limit) == porcupine.Ok {
 			continue
@@ -96,7 +96,7 @@ func (h *History) Check(limit time.Duration, dir string) error {
 	return nil
 }
 
-// seen returns a history without the writes that have no answer and whose values nobody has seen.
+// seen returns a history without the writes that have no answer and whose values no answer shows.
 func seen(operations []porcupine.Operation) (rest []porcupine.Operation) {
 	values := map[string]bool{}
 	for _, o := range operations {
