@@ -60,8 +60,8 @@ func List(dir string) ([]Stored, error) {
 	return all, nil
 }
 
-// Discard removes the certificates in a directory that its authorities have issued, with their keys, and returns their names. Whoever
-// uses them obtains new ones: see PKI.Renew.
+// Discard removes the certificates in a directory that its authorities have issued, with their keys, and returns their names. Their
+// users obtain new ones: see PKI.Renew.
 func Discard(dir string) ([]string, error) {
 	all, err := List(dir)
 	if err != nil {
