@@ -74,14 +74,18 @@ func (m *Member) launch(ctx context.Context, dir string, failed *failure) (insta
 		return instance{}, err
 	}
 	conf := m.config(dir, failed)
-	if !there && len(m.Join) > 0 {
+	joins := !there && len(m.Join) > 0
+	if joins {
 		if conf.InitialCluster, err = m.ask(ctx); err != nil {
 			return instance{}, fmt.Errorf("join the etcd cluster at %s: %w", strings.Join(m.Join, ", "), err)
 		}
 		conf.ClusterState = embed.ClusterStateFlagExisting
 	}
 	etcd, err := embed.StartEtcd(conf)
-	if err != nil {
+	switch {
+	case err != nil && joins:
+		return instance{}, fmt.Errorf("join the etcd cluster at %s: %w; members must reach each other at port %s", strings.Join(m.Join, ", "), err, peerPort)
+	case err != nil:
 		return instance{}, unusable(dir, err)
 	}
 	return instance{server: etcd.Server, stop: func() { stop(etcd) }}, nil
@@ -179,7 +183,7 @@ func (m *Member) admission(ctx context.Context, client *clientv3.Client) ([]*etc
 			if other.Name != "" && !other.IsLearner {
 				return nil, fmt.Errorf("it has a member at %s already, whose data this machine does not have: remove it with \"kindred server remove %s\" on another server", m.peerURL(), other.Name)
 			}
-			if _, err := client.MemberRemove(ctx, other.ID); err != nil {
+			if _, err := client.MemberRemove(ctx, other.ID); err != nil && !errors.Is(err, rpctypes.ErrMemberNotFound) {
 				return nil, err
 			}
 		}
@@ -191,9 +195,12 @@ func (m *Member) admission(ctx context.Context, client *clientv3.Client) ([]*etc
 	return added.Members, nil
 }
 
-// isTemporary reports whether the members of a cluster may be changed later.
+// isTemporary reports whether the members of a cluster may be changed later. A member that was added and removed in the same second cannot
+// be added again in this second: its ID has been removed for good, and the next one follows from the time in seconds.
 func isTemporary(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, rpctypes.ErrTooManyLearners) || errors.Is(err, rpctypes.ErrUnhealthy) || errors.Is(err, rpctypes.ErrMemberNotEnoughStarted)
+	return slices.ContainsFunc([]error{
+		context.DeadlineExceeded, rpctypes.ErrTooManyLearners, rpctypes.ErrUnhealthy, rpctypes.ErrMemberNotEnoughStarted, rpctypes.ErrMemberNotFound,
+	}, func(temporary error) bool { return errors.Is(err, temporary) })
 }
 
 // initialCluster lists members as a new one must know them, itself among them.

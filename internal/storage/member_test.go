@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
@@ -194,5 +195,33 @@ func TestAMemberWaits(t *testing.T) {
 	stop()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("the interrupted start returned %v", err)
+	}
+}
+
+// TestNameOf: a member that has never started has a name by which it can be removed.
+func TestNameOf(t *testing.T) {
+	for _, test := range []struct {
+		member *etcdserverpb.Member
+		want   string
+	}{
+		{&etcdserverpb.Member{Name: "a", PeerURLs: []string{"https://10.0.0.1:2380"}}, "a"},
+		{&etcdserverpb.Member{PeerURLs: []string{"https://10.0.0.2:2380"}}, "https://10.0.0.2:2380"},
+		{&etcdserverpb.Member{}, ""},
+	} {
+		if got := nameOf(test.member); got != test.want {
+			t.Errorf("%+v: %q, want %q", test.member, got, test.want)
+		}
+	}
+}
+
+// TestQuickAttempts: a machine that tries to join several times within a second, and does not start, is admitted each time.
+func TestQuickAttempts(t *testing.T) {
+	members := membersOf(t, 2)
+	first := openMember(t, t.TempDir(), members[0])
+	defer first.Close()
+	for i := range 4 {
+		if _, err := members[1].ask(t.Context()); err != nil {
+			t.Fatalf("attempt %d: %v", i, err)
+		}
 	}
 }

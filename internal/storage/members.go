@@ -5,11 +5,13 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -52,7 +54,7 @@ func (m *Members) List(ctx context.Context) ([]MemberStatus, error) {
 	all := make([]MemberStatus, len(known))
 	var asking sync.WaitGroup
 	for i, member := range known {
-		all[i] = MemberStatus{Name: member.Name, Learner: member.IsLearner}
+		all[i] = MemberStatus{Name: nameOf(member), Learner: member.IsLearner}
 		if len(member.ClientURLs) == 0 {
 			all[i].Problem = "it has not started yet"
 			continue
@@ -86,20 +88,31 @@ func (m *Members) ask(ctx context.Context, status *MemberStatus, id uint64) {
 	status.Leader = answer.Leader == id
 }
 
-// Remove removes a member by its name, for good: its data cannot join again.
+// nameOf returns the name of a member. One that has never started tells none, and is known by the URL that it is to have for others.
+func nameOf(member *etcdserverpb.Member) string {
+	if member.Name == "" && len(member.PeerURLs) > 0 {
+		return member.PeerURLs[0]
+	}
+	return member.Name
+}
+
+// Remove removes a member by its name, as List tells it, for good: its data cannot join again.
 func (m *Members) Remove(ctx context.Context, name string) error {
 	known, err := m.list(ctx)
 	if err != nil {
 		return err
 	}
 	for _, member := range known {
-		if member.Name != name {
+		if nameOf(member) != name {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, admissionLimit)
 		defer cancel()
 		err := retry(ctx, func(ctx context.Context) error {
 			_, err := m.client.MemberRemove(ctx, member.ID)
+			if errors.Is(err, rpctypes.ErrMemberNotFound) { // it was removed meanwhile
+				return nil
+			}
 			return err
 		})
 		if err != nil {
