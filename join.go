@@ -42,20 +42,7 @@ type JoinOptions struct {
 // JoinNode makes this machine a node of a cluster that runs elsewhere, and returns when the node is ready. The cluster may be
 // Kindred's or one that kubeadm has set up.
 func JoinNode(ctx context.Context, options JoinOptions) (*Node, error) {
-	invitation, err := options.invitation()
-	if err != nil {
-		return nil, err
-	}
-	if options.NodeName == "" {
-		if options.NodeName, err = joinedAs(options.DataDir); err != nil {
-			return nil, err
-		}
-	}
-	config, err := Options{
-		DataDir: options.DataDir, NodeName: options.NodeName, KubeletDir: options.KubeletDir, KubeletConfig: options.KubeletConfig, KubeletConfigDir: options.KubeletConfigDir, NodeIP: options.NodeIP, PodNetwork: options.PodNetwork,
-		ContainerRuntimeEndpoint: options.ContainerRuntimeEndpoint, Flags: options.Flags,
-		Version: options.Version, Clock: options.Clock, Progress: options.Progress, Notice: options.Notice,
-	}.resolve(ctx)
+	config, invitation, err := options.resolve(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +51,33 @@ func JoinNode(ctx context.Context, options JoinOptions) (*Node, error) {
 		return nil, err
 	}
 	return &Node{running}, nil
+}
+
+// AdmitNode gets this machine the certificate of a node with a token, and does not run it: JoinNode then needs no token.
+func AdmitNode(ctx context.Context, options JoinOptions) error {
+	config, invitation, err := options.resolve(ctx)
+	if err != nil {
+		return err
+	}
+	return cluster.AdmitNode(ctx, config, invitation)
+}
+
+// resolve checks the options.
+func (o JoinOptions) resolve(ctx context.Context) (config cluster.Config, invitation join.Invitation, err error) {
+	if invitation, err = o.invitation(); err != nil {
+		return config, invitation, err
+	}
+	if o.NodeName == "" {
+		if o.NodeName, err = joinedAs(o.DataDir); err != nil {
+			return config, invitation, err
+		}
+	}
+	config, err = Options{
+		DataDir: o.DataDir, NodeName: o.NodeName, KubeletDir: o.KubeletDir, KubeletConfig: o.KubeletConfig, KubeletConfigDir: o.KubeletConfigDir,
+		NodeIP: o.NodeIP, PodNetwork: o.PodNetwork, ContainerRuntimeEndpoint: o.ContainerRuntimeEndpoint, Flags: o.Flags,
+		Version: o.Version, Clock: o.Clock, Progress: o.Progress, Notice: o.Notice,
+	}.resolve(ctx)
+	return config, invitation, err
 }
 
 // joinedAs returns the name with which this machine has joined a cluster; "" if it has not.

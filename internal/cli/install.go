@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,6 +43,7 @@ Repeat the command to change flags. "kindred uninstall" removes the unit.`,
 			return install(cmd, layout, options, !noStart)
 		},
 	}
+	cmd.AddCommand(newInstallJoin(version))
 	sections := upFlags(&options)
 	sections.FlagSet("service").BoolVar(&noStart, noStartFlag, false, "start the cluster at the next boot, not now")
 	inSections(cmd, sections)
@@ -61,22 +63,40 @@ keep running and data is kept; "kindred reset" stops and removes them.`,
 	}
 }
 
-// install sets up the service. It changes nothing if "kindred up" would refuse the flags.
+// install sets up the service of a cluster. It changes nothing if "kindred up" would refuse the flags.
 func install(cmd *cobra.Command, layout datadir.Layout, options kindred.Options, start bool) error {
 	if err := options.Check(cmd.Context()); err != nil {
 		return upError(cmd.Context(), err)
 	}
-	manager, err := serviceManager("install")
+	manager, err := prepareService(cmd, layout, start)
 	if err != nil {
 		return err
 	}
-	if err := layout.Check(); err != nil && !errors.Is(err, datadir.ErrEmpty) {
+	if err := runService(cmd, layout, manager, "up", start); err != nil || !start {
 		return err
+	}
+	printf(cmd, "ready\nexport KUBECONFIG=%s\n", layout.Kubeconfig())
+	return nil
+}
+
+// prepareService checks whether a service can be set up for a data directory.
+func prepareService(cmd *cobra.Command, layout datadir.Layout, start bool) (*systemd.Manager, error) {
+	manager, err := serviceManager("install")
+	if err != nil {
+		return nil, err
+	}
+	if err := layout.Check(); err != nil && !errors.Is(err, datadir.ErrEmpty) {
+		return nil, err
 	}
 	if err := checkForeground(cmd, layout, manager); start && err != nil {
-		return err
+		return nil, err
 	}
-	unit, err := unitFor(cmd, layout)
+	return manager, nil
+}
+
+// runService sets up the service of a verb, without the flags that are left out, and starts it, unless it is to start at the next boot.
+func runService(cmd *cobra.Command, layout datadir.Layout, manager *systemd.Manager, verb string, start bool, leftOut ...string) error {
+	unit, err := unitFor(cmd, layout, verb, leftOut...)
 	if err != nil {
 		return err
 	}
@@ -86,14 +106,10 @@ func install(cmd *cobra.Command, layout datadir.Layout, options kindred.Options,
 	}
 	printf(cmd, "installed %s\n", manager.File())
 	if !start {
-		printf(cmd, "the cluster starts at the next boot, or with \"systemctl start kindred\"\n")
+		printf(cmd, "it starts at the next boot, or with \"systemctl start kindred\"\n")
 		return nil
 	}
-	if err := manager.Start(cmd.Context(), changed); err != nil {
-		return err
-	}
-	printf(cmd, "ready\nexport KUBECONFIG=%s\n", layout.Kubeconfig())
-	return nil
+	return manager.Start(cmd.Context(), changed)
 }
 
 func uninstall(cmd *cobra.Command) error {
@@ -135,8 +151,8 @@ func checkForeground(cmd *cobra.Command, layout datadir.Layout, manager *systemd
 	return fmt.Errorf("the cluster in %s runs already (process %d); stop it first", layout.Root, holder)
 }
 
-// unitFor returns the unit that runs "kindred up" with the flags of an install command.
-func unitFor(cmd *cobra.Command, layout datadir.Layout) (systemd.Unit, error) {
+// unitFor returns the unit that runs a verb with the flags of an install command, without those that are left out.
+func unitFor(cmd *cobra.Command, layout datadir.Layout, verb string, leftOut ...string) (systemd.Unit, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return systemd.Unit{}, fmt.Errorf("find the path of this program: %w", err)
@@ -148,15 +164,16 @@ func unitFor(cmd *cobra.Command, layout datadir.Layout) (systemd.Unit, error) {
 	if err != nil {
 		return systemd.Unit{}, err
 	}
-	args, err := flagsOf(cmd.Flags())
-	command := append([]string{program, "up", "--" + dataDirFlag + "=" + layout.Root}, args...)
+	args, err := flagsOf(cmd.Flags(), leftOut...)
+	command := append([]string{program, verb, "--" + dataDirFlag + "=" + layout.Root}, args...)
 	return systemd.Unit{Command: command, Dir: dir}, err
 }
 
-// flagsOf returns the flags of "kindred up" that were given, as arguments that set them to the same values.
-func flagsOf(flags *pflag.FlagSet) (args []string, err error) {
+// flagsOf returns the flags that were given, except those of the installation and the ones that are left out, as arguments that set them to
+// the same values.
+func flagsOf(flags *pflag.FlagSet, leftOut ...string) (args []string, err error) {
 	flags.Visit(func(f *pflag.Flag) {
-		if f.Name == dataDirFlag || f.Name == noStartFlag {
+		if f.Name == dataDirFlag || f.Name == noStartFlag || slices.Contains(leftOut, f.Name) {
 			return
 		}
 		value := f.Value.String()

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kindred-project/kindred"
 )
@@ -37,7 +38,13 @@ without arguments continues as the same node. "kindred leave" ends the membershi
 			return runJoin(cmd, options)
 		},
 	}
-	flags := cmd.Flags()
+	cmd.Flags().AddFlagSet(joinFlags(&options))
+	return cmd
+}
+
+// joinFlags returns the flags of "kindred join".
+func joinFlags(options *kindred.JoinOptions) *pflag.FlagSet {
+	flags := pflag.NewFlagSet("join", pflag.ContinueOnError)
 	flags.StringVar(&options.Token, "token", "", "bootstrap token of the cluster")
 	flags.StringVar(&options.CAHash, "ca-hash", "", "hash of the key of the cluster's authority: sha256: and 64 hexadecimal digits")
 	flags.StringVar(&options.NodeName, "node-name", "", "name of the node (default that with which it has joined, or the host name)")
@@ -47,7 +54,7 @@ without arguments continues as the same node. "kindred leave" ends the membershi
 	flags.StringVar(&options.KubeletConfig, "kubelet-config", "", "file with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1)")
 	flags.StringVar(&options.KubeletConfigDir, "kubelet-config-dir", "", "directory with files *.conf that are merged over --kubelet-config in the order of their names")
 	flags.StringVar(&options.ContainerRuntimeEndpoint, "container-runtime-endpoint", "", "CRI endpoint of a container runtime to use instead of a private containerd")
-	return cmd
+	return flags
 }
 
 // runJoin runs a node of a cluster until a signal or a failure.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred"
+	"github.com/kindred-project/kindred/internal/systemd"
 )
 
 func newNode(version string) *cobra.Command {
@@ -67,6 +68,10 @@ func serveNode(cmd *cobra.Command, dataDir string, start func(context.Context) (
 	defer stop()
 	context.AfterFunc(ctx, stop) // A second signal ends the process at once.
 	began := clock.RealClock{}.Now()
+	notifier, err := systemd.TakeNotifier()
+	if err != nil {
+		return err
+	}
 	closeLog, err := logTo(dataDir)
 	if err != nil {
 		return err
@@ -79,10 +84,12 @@ func serveNode(cmd *cobra.Command, dataDir string, start func(context.Context) (
 	defer node.Stop()
 	printf(cmd, "ready in %d ms\n", clock.RealClock{}.Since(began).Milliseconds())
 	ready(node)
+	notify(cmd, notifier, systemd.Ready+"\n"+systemd.Status("API at "+node.Server()))
 	go paceGC(ctx, clock.RealClock{})
 	go keepFree(ctx, clock.RealClock{})
 	select {
 	case <-ctx.Done():
+		notify(cmd, notifier, systemd.Stopping)
 		return nil
 	case err := <-node.Failed():
 		return err

@@ -34,6 +34,16 @@ func JoinNode(ctx context.Context, config Config, invitation join.Invitation) (*
 	return startNode(ctx, config, func(n *Node, ctx context.Context, steps *steps) error { return n.join(ctx, invitation, steps) })
 }
 
+// AdmitNode gets this machine the certificate of a node, so that JoinNode needs no invitation later.
+func AdmitNode(ctx context.Context, config Config, invitation join.Invitation) error {
+	lock, err := config.Dir.Lock()
+	if err != nil {
+		return err
+	}
+	_, _, err = (&Node{config: config}).credentials(ctx, invitation)
+	return errors.Join(err, lock.Release())
+}
+
 // join gets credentials, registers the node, and starts its agent with the ranges that the cluster gives it.
 func (n *Node) join(ctx context.Context, invitation join.Invitation, steps *steps) error {
 	credentials, known, err := n.credentials(ctx, invitation)
