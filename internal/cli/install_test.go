@@ -33,12 +33,45 @@ func TestInstallRefuses(t *testing.T) {
 	}
 }
 
+// TestInstallJoinRefuses: what "kindred join" would refuse is refused before anything is written.
+func TestInstallJoinRefuses(t *testing.T) {
+	if _, err := os.Stat("/run/systemd/system"); err == nil {
+		t.Skip("this machine was booted with systemd")
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	for flags, want := range map[string]string{
+		"--node-nam x": "unknown flag: --node-nam",
+		"https://10.0.0.1:6443 --token a.b --ca-hash c": "this machine was not booted with systemd",
+	} {
+		_, errOut, code := run(t, append([]string{"install", "join", "--data-dir", dir}, strings.Fields(flags)...)...)
+		if code == 0 || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
+			t.Errorf("%s: status %d, %q; want ...%s...", flags, code, errOut, want)
+		}
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the data directory was created: %v", err)
+	}
+}
+
+// TestUnitOfANode: the unit has the flags of the node, and not the token.
+func TestUnitOfANode(t *testing.T) {
+	var options kindred.JoinOptions
+	flags := joinFlags(&options)
+	if err := flags.Parse([]string{"--token", "abcdef.0123456789abcdef", "--ca-hash=sha256:00", "--node-name", "second", "--pod-network=vxlan"}); err != nil {
+		t.Fatal(err)
+	}
+	args, err := flagsOf(flags, "token", "ca-hash")
+	if want := []string{"--node-name=second", "--pod-network=vxlan"}; err != nil || !slices.Equal(args, want) {
+		t.Errorf("%q, %v, want %q", args, err, want)
+	}
+}
+
 func TestInstallNeedsSystemd(t *testing.T) {
 	if _, err := os.Stat("/run/systemd/system"); err == nil {
 		t.Skip("this machine was booted with systemd")
 	}
 	dir := filepath.Join(t.TempDir(), "data")
-	for _, args := range [][]string{{"install", "--data-dir", dir}, {"uninstall"}} {
+	for _, args := range [][]string{{"install", "--data-dir", dir}, {"install", "join", "--data-dir", dir}, {"uninstall"}} {
 		_, errOut, code := run(t, args...)
 		if code != exitError || !strings.Contains(errOut, "this machine was not booted with systemd") {
 			t.Errorf("%v: status %d, %q", args, code, errOut)
