@@ -28,6 +28,8 @@ type JoinOptions struct {
 	NodeIP, PodNetwork string
 	// NodeName is the name of the node; by default that with which it has joined, or the host name.
 	NodeName string
+	// LoadBalancerPools are the pools of the cluster's server whose addresses this machine announces as well.
+	LoadBalancerPools []string
 	// DataDir, KubeletDir, KubeletConfig, KubeletConfigDir and ContainerRuntimeEndpoint are as in Options.
 	DataDir, KubeletDir, KubeletConfig, KubeletConfigDir, ContainerRuntimeEndpoint string
 	// Flags is as in Options.
@@ -62,6 +64,9 @@ func AdmitNode(ctx context.Context, options JoinOptions) error {
 	return cluster.AdmitNode(ctx, config, invitation)
 }
 
+// anyServices stands for the ranges of Services, which the cluster tells later.
+const anyServices = DefaultServiceCIDR + ",fd00:10:96::/112"
+
 // resolve checks the options.
 func (o JoinOptions) resolve(ctx context.Context) (config cluster.Config, invitation join.Invitation, err error) {
 	if invitation, err = o.invitation(); err != nil {
@@ -73,8 +78,8 @@ func (o JoinOptions) resolve(ctx context.Context) (config cluster.Config, invita
 		}
 	}
 	config, err = Options{
-		DataDir: o.DataDir, NodeName: o.NodeName, KubeletDir: o.KubeletDir, KubeletConfig: o.KubeletConfig, KubeletConfigDir: o.KubeletConfigDir,
-		NodeIP: o.NodeIP, PodNetwork: o.PodNetwork, ContainerRuntimeEndpoint: o.ContainerRuntimeEndpoint, Flags: o.Flags,
+		ServiceCIDR: anyServices, DataDir: o.DataDir, NodeName: o.NodeName, KubeletDir: o.KubeletDir, KubeletConfig: o.KubeletConfig, KubeletConfigDir: o.KubeletConfigDir,
+		NodeIP: o.NodeIP, PodNetwork: o.PodNetwork, LoadBalancerPools: o.LoadBalancerPools, ContainerRuntimeEndpoint: o.ContainerRuntimeEndpoint, Flags: o.Flags,
 		Version: o.Version, Clock: o.Clock, Progress: o.Progress, Notice: o.Notice,
 	}.resolve(ctx)
 	return config, invitation, err

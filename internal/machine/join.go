@@ -185,7 +185,9 @@ func (m *Machine) newAgent(client kubernetes.Interface, requests *metrics.Reques
 		Kernel:            sysctl.New(),
 		Clock:             m.options.Clock,
 	}
-	options.Annotations = map[string]string{network.PodsAnnotation: m.options.PodNetwork}
+	options.Annotations = map[string]string{
+		network.PodsAnnotation: m.options.PodNetwork, network.PoolsAnnotation: network.PoolsText(m.options.LoadBalancerPools),
+	}
 	if port != 0 {
 		options.Annotations[localvolumes.Annotation] = "true"
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -81,7 +82,9 @@ func (n *Network) elected() []netip.Addr {
 	}
 	nodes, _ := n.options.Informers.Core().V1().Nodes().Lister().List(labels.Everything()) // from the cache
 	var candidates []string
+	pools := map[string][]netip.Prefix{}
 	for _, node := range nodes {
+		pools[node.Name] = poolsOf(node)
 		if !n.simulated(node) && announces(node) {
 			candidates = append(candidates, node.Name)
 		}
@@ -100,13 +103,39 @@ func (n *Network) elected() []netip.Addr {
 		}
 		for _, in := range svc.Status.LoadBalancer.Ingress {
 			a, err := netip.ParseAddr(in.IP)
-			if err == nil && inPools(n.options.Pools, a) && elect(a, able) == n.options.Node {
+			if err != nil || !inPools(n.options.Pools, a) {
+				continue
+			}
+			if elect(a, keepNodes(able, func(name string) bool { return inPools(pools[name], a) })) == n.options.Node {
 				all = append(all, a)
 			}
 		}
 	}
 	slices.SortFunc(all, netip.Addr.Compare)
 	return slices.Compact(all)
+}
+
+// PoolsAnnotation is the annotation of a Node with the pools whose addresses its machine can announce, separated by commas. Machines on
+// different links have different ones.
+const PoolsAnnotation = "kindred.dev/load-balancer-pools"
+
+// PoolsText returns the value of PoolsAnnotation for some pools.
+func PoolsText(pools []netip.Prefix) string {
+	all := make([]string, len(pools))
+	for i, p := range pools {
+		all[i] = p.String()
+	}
+	return strings.Join(all, ",")
+}
+
+// poolsOf returns the pools that the machine of a node can announce.
+func poolsOf(node *v1.Node) (pools []netip.Prefix) {
+	for text := range strings.SplitSeq(node.Annotations[PoolsAnnotation], ",") {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			pools = append(pools, p)
+		}
+	}
+	return pools
 }
 
 // announces reports whether a node may announce addresses.

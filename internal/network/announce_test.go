@@ -6,9 +6,11 @@ package network
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +18,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/kindred-project/kindred/test/netns"
 )
@@ -128,6 +132,42 @@ func TestElect(t *testing.T) {
 	for _, name := range names {
 		if count[name] < 40 {
 			t.Errorf("%s has %d of 200 addresses", name, count[name])
+		}
+	}
+}
+
+// TestElected: an address is announced by one of the nodes whose machines have its pool, and all of them know which.
+func TestElected(t *testing.T) {
+	pools := map[string]string{"a": "192.0.2.0/28", "b": "192.0.2.0/28,198.51.100.0/28", "c": "198.51.100.0/28", "d": "", "e": "not a pool"}
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	for name, text := range pools {
+		_ = f.Core().V1().Nodes().Informer().GetIndexer().Add(&v1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{PoolsAnnotation: text}},
+			Status:     v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}},
+		})
+	}
+	balancers := map[string]*v1.Service{}
+	for _, network := range []string{"192.0.2.", "198.51.100.", "203.0.113."} {
+		for i := range 16 {
+			svc := &v1.Service{}
+			svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: fmt.Sprint(network, i)}}
+			balancers["ns/"+svc.Status.LoadBalancer.Ingress[0].IP] = svc
+		}
+	}
+	announcedBy := map[netip.Addr][]string{}
+	for name, text := range pools {
+		own := poolsOf(&v1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{PoolsAnnotation: text}}})
+		n := &Network{options: Options{Node: name, Simulated: "simulated", Informers: f, Pools: own}, balancers: balancers}
+		for _, a := range n.elected() {
+			announcedBy[a] = append(announcedBy[a], name)
+		}
+	}
+	for _, svc := range balancers {
+		a := netip.MustParseAddr(svc.Status.LoadBalancer.Ingress[0].IP)
+		able := map[byte][]string{192: {"a", "b"}, 198: {"b", "c"}}[a.As4()[0]]
+		by := announcedBy[a]
+		if len(able) == 0 && len(by) > 0 || len(able) > 0 && (len(by) != 1 || !slices.Contains(able, by[0])) {
+			t.Errorf("%s is announced by %v, and %v can", a, by, able)
 		}
 	}
 }

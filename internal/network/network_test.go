@@ -48,7 +48,7 @@ func startOnBridge(t *testing.T, pools ...netip.Prefix) (*fake.Clientset, *Netwo
 	pod.Serve(t, "pod", 8080)
 	client := fake.NewClientset(
 		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}},
-		&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}, Status: v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}}},
+		&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here", Annotations: map[string]string{PoolsAnnotation: PoolsText(pools)}}, Status: v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}}},
 		&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16", "fd00:96::/112"}}},
 		newService("svc", "10.96.0.1"), newSlice("svc", discoveryv1.AddressTypeIPv4, pod.Addresses[0]),
 		newService("svc6", "fd00:96::1"), newSlice("svc6", discoveryv1.AddressTypeIPv6, pod.Addresses[1]),
