@@ -99,7 +99,7 @@ func (t *term) environment(mgr manager.Manager, as part.Identity, source string)
 	if err != nil {
 		return control.Env{}, err
 	}
-	return control.Env{Manager: mgr, Client: podClient{writer, pods.Cached{Cache: mgr.GetCache()}, direct{t.api, as}}, Live: live, Config: configFor(t.api, as), Discovery: served, Events: events, Clock: t.config.Clock, Starts: &t.controllerStarts}, nil
+	return control.Env{Manager: mgr, Client: podClient{writer, pods.Cached{Cache: mgr.GetCache()}, t.directAs(as)}, Live: live, Config: configFor(t.api, as), Discovery: served, Events: events, Clock: t.config.Clock, Starts: &t.controllerStarts}, nil
 }
 
 // jsonApply requests JSON responses to server-side apply, because controller-runtime decodes only

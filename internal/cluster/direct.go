@@ -22,18 +22,24 @@ import (
 
 // direct writes objects as a part of the cluster, without encoding them.
 type direct struct {
-	api apiserver.Client
-	as  part.Identity
+	api   apiserver.Client
+	seats *seats
+	as    part.Identity
 }
 
-func (d direct) create(ctx context.Context, path string, object runtime.Object) (runtime.Object, error) {
-	return d.api.Write(ctx, d.as.Info, d.as.UserAgent(), http.MethodPost, path, object)
+func (d direct) write(ctx context.Context, u urgency, method, path string, object runtime.Object) (runtime.Object, error) {
+	leave, err := d.seats.take(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return d.api.Write(ctx, d.as.Info, d.as.UserAgent(), method, path, object)
 }
 
 // updatePodStatus updates the status of a pod.
 func (d direct) updatePodStatus(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/status", pod.Namespace, pod.Name)
-	updated, err := d.api.Write(ctx, d.as.Info, d.as.UserAgent(), http.MethodPut, path, pod)
+	updated, err := d.write(ctx, placed, http.MethodPut, path, pod)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +59,7 @@ func (c podClient) Create(ctx context.Context, object client.Object, options ...
 	if !ok || len(options) > 0 {
 		return c.Client.Create(ctx, object, options...)
 	}
-	created, err := c.create(ctx, fmt.Sprintf("/api/v1/namespaces/%s/pods", pod.Namespace), pod)
+	created, err := c.write(ctx, started, http.MethodPost, fmt.Sprintf("/api/v1/namespaces/%s/pods", pod.Namespace), pod)
 	if err != nil {
 		return err
 	}
@@ -63,7 +69,8 @@ func (c podClient) Create(ctx context.Context, object client.Object, options ...
 
 // bind binds a pod to a node.
 func (d direct) bind(ctx context.Context, binding *corev1.Binding) error {
-	_, err := d.create(ctx, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/binding", binding.Namespace, binding.Name), binding)
+	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/binding", binding.Namespace, binding.Name)
+	_, err := d.write(ctx, placed, http.MethodPost, path, binding)
 	return err
 }
 
@@ -79,7 +86,7 @@ func newEventCreator(client kubernetes.Interface, d direct) events.EventSink {
 
 // Create implements events.EventSink.
 func (c eventCreator) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
-	created, err := c.create(ctx, fmt.Sprintf("/apis/events.k8s.io/v1/namespaces/%s/events", event.Namespace), event)
+	created, err := c.write(ctx, started, http.MethodPost, fmt.Sprintf("/apis/events.k8s.io/v1/namespaces/%s/events", event.Namespace), event)
 	if err != nil {
 		return nil, err
 	}

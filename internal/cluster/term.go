@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/apiserver"
 	"github.com/kindred-project/kindred/internal/controllers"
@@ -29,7 +30,8 @@ import (
 type term struct {
 	*Cluster
 	// api is the API for the parts: what they write is under the fence of the term.
-	api apiserver.Client
+	api   apiserver.Client
+	seats *seats
 	// traffic is that of other servers; nil if there are none.
 	traffic *storage.Traffic
 	// end ends the term, if there are other servers.
@@ -45,8 +47,11 @@ type term struct {
 
 // newTerm returns a term whose writes are under a fence, unless that is nil.
 func (c *Cluster) newTerm(running *part.Group, fence *storage.Fence) *term {
-	return &term{Cluster: c, api: c.server.Client(fence), running: running}
+	// Processors are busy in real time, whatever the clock of the cluster says.
+	return &term{Cluster: c, api: c.server.Client(fence), seats: newSeats(clock.RealClock{}), running: running}
 }
+
+func (t *term) directAs(as part.Identity) direct { return direct{t.api, t.seats, as} }
 
 // start starts the parts of the term, and waits until they are ready.
 func (t *term) start(ctx context.Context, steps *steps) error {
@@ -106,7 +111,7 @@ func (t *term) newScheduler() (*scheduler.Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	writer := direct{t.api, schedulerUser}
+	writer := t.directAs(schedulerUser)
 	return scheduler.New(scheduler.Options{
 		Client: client, Bind: writer.bind, Events: newEventCreator(client, writer), Informers: t.server.Informers(),
 		Gangs: t.server.ServesGangs(), Clock: t.config.Clock,
@@ -124,7 +129,7 @@ func (t *term) startSimulated(ctx context.Context, steps *steps) error {
 		return err
 	}
 	nodes, err := simulated.New(simulated.Options{
-		Client: client, UpdateStatus: direct{t.api, simulatorUser}.updatePodStatus, Informers: t.server.Informers(),
+		Client: client, UpdateStatus: t.directAs(simulatorUser).updatePodStatus, Informers: t.server.Informers(),
 		Count: count, Clock: t.config.Clock, Version: part.KubernetesVersion(), Taint: taint,
 	})
 	if err != nil {

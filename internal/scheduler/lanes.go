@@ -5,7 +5,6 @@ package scheduler
 
 import (
 	"context"
-	"hash/fnv"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -14,46 +13,67 @@ import (
 // lanes run work concurrently, but the work for one pod in order: a failure to place a pod must
 // not be written after its binding.
 type lanes struct {
-	done    sync.WaitGroup
-	ctx     context.Context
-	waiting []chan func()
+	done  sync.WaitGroup
+	ctx   context.Context
+	slots chan struct{}
+
+	mu sync.Mutex
+	// waiting has the pods with work in progress, and the work that follows it.
+	waiting map[types.UID][]func()
 }
 
-// The number of lanes, and the length of each queue. When a queue is full, the loop waits.
-const (
-	laneCount  = 32
-	laneLength = 128
-)
+// laneCount is how many pods may have work in progress. When all have, the loop waits: it would only decide from what is older.
+const laneCount = 512
 
 func startLanes(ctx context.Context) *lanes {
-	l := &lanes{ctx: ctx}
-	for range laneCount {
-		lane := make(chan func(), laneLength)
-		l.waiting = append(l.waiting, lane)
-		l.done.Go(func() { l.run(lane) })
-	}
-	return l
+	return &lanes{ctx: ctx, slots: make(chan struct{}, laneCount), waiting: map[types.UID][]func(){}}
 }
 
-func (l *lanes) run(lane chan func()) {
-	for {
-		select {
-		case work := <-lane:
-			work()
-		case <-l.ctx.Done():
-			return
-		}
-	}
-}
-
-// do queues work in the lane of a pod.
+// do runs work in a goroutine, after other work for the pod.
 func (l *lanes) do(pod types.UID, work func()) {
-	hash := fnv.New32a()
-	hash.Write([]byte(pod))
-	select {
-	case l.waiting[hash.Sum32()%laneCount] <- work:
-	case <-l.ctx.Done():
+	if l.isQueued(pod, work) {
+		return
 	}
+	select {
+	case l.slots <- struct{}{}:
+	case <-l.ctx.Done():
+		return
+	}
+	l.done.Go(func() {
+		l.run(pod, work)
+		<-l.slots
+	})
+}
+
+// isQueued queues work if the pod has work in progress. Otherwise this work is, from now on.
+func (l *lanes) isQueued(pod types.UID, work func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	queue, busy := l.waiting[pod]
+	if busy {
+		queue = append(queue, work)
+	}
+	l.waiting[pod] = queue
+	return busy
+}
+
+func (l *lanes) run(pod types.UID, work func()) {
+	for ; work != nil; work = l.next(pod) {
+		work()
+	}
+}
+
+// next returns the next work for a pod, or nil.
+func (l *lanes) next(pod types.UID) func() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	queue := l.waiting[pod]
+	if len(queue) == 0 || l.ctx.Err() != nil {
+		delete(l.waiting, pod)
+		return nil
+	}
+	l.waiting[pod] = queue[1:]
+	return queue[0]
 }
 
 // wait returns when all work has ended. Cancel the context first, which also ends the work.

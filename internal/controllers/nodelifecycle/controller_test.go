@@ -223,6 +223,7 @@ func TestAllNodesLost(t *testing.T) {
 	w.wantTaints("b", unreachable+":NoSchedule") // one node in 10 s
 
 	w.beat("c", corev1.ConditionUnknown)
+	w.reconcileNode("c")
 	for _, name := range []string{"a", "b", "c"} {
 		w.clock.Step(10 * time.Second)
 		if wait := w.reconcileNode(name); wait != monitorPeriod {

@@ -210,16 +210,35 @@ func TestZoneRate(t *testing.T) {
 	}
 }
 
-func TestCountZones(t *testing.T) {
+func TestCensus(t *testing.T) {
 	in := func(zone string) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Labels = map[string]string{corev1.LabelTopologyZone: zone} }
 	}
 	excluded := func(n *corev1.Node) { n.Labels = map[string]string{excludeFromDisruption: ""} }
-	zones, anyReady := countZones([]corev1.Node{
-		*node("a", corev1.ConditionUnknown, in("x")), *node("b", corev1.ConditionFalse, in("x")), *node("c", ""), *node("d", corev1.ConditionTrue, excluded),
-	})
-	if want := map[string]zone{":\x00:x": {notReady: 2}, "": {notReady: 1}}; anyReady || !cmp.Equal(want, zones, cmp.AllowUnexported(zone{})) {
-		t.Errorf("got %v, %v", zones, anyReady)
+	const x = ":\x00:x"
+	c := newCensus()
+	for _, step := range []struct {
+		name  string
+		do    func()
+		zones map[string]zone
+		ready int
+	}{
+		{"none ready", func() {
+			c.set(node("a", corev1.ConditionUnknown, in("x")))
+			c.set(node("b", corev1.ConditionFalse, in("x")))
+			c.set(node("c", ""))
+			c.set(node("d", corev1.ConditionTrue, excluded))
+		}, map[string]zone{x: {notReady: 2}, "": {notReady: 1}}, 0},
+		{"counted again", func() { c.set(node("a", corev1.ConditionUnknown, in("x"))) }, map[string]zone{x: {notReady: 2}, "": {notReady: 1}}, 0},
+		{"ready", func() { c.set(node("a", corev1.ConditionTrue, in("x"))) }, map[string]zone{x: {ready: 1, notReady: 1}, "": {notReady: 1}}, 1},
+		{"in another zone", func() { c.set(node("a", corev1.ConditionTrue)) }, map[string]zone{x: {notReady: 1}, "": {ready: 1, notReady: 1}}, 1},
+		{"excluded", func() { c.set(node("a", corev1.ConditionTrue, excluded)) }, map[string]zone{x: {notReady: 1}, "": {notReady: 1}}, 0},
+		{"removed", func() { c.remove("b"); c.remove("b") }, map[string]zone{"": {notReady: 1}}, 0},
+	} {
+		step.do()
+		if diff := cmp.Diff(step.zones, c.zones, cmp.AllowUnexported(zone{})); diff != "" || c.ready != step.ready {
+			t.Errorf("%s: %d ready, want %d; zones (-want +got):\n%s", step.name, c.ready, step.ready, diff)
+		}
 	}
 }
 

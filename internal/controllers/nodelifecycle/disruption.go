@@ -26,24 +26,55 @@ const excludeFromDisruption = "node.kubernetes.io/exclude-disruption"
 // zone counts the nodes of a failure domain.
 type zone struct{ ready, notReady int }
 
-// countZones counts the nodes of each zone, and reports whether any node is ready.
-func countZones(nodes []corev1.Node) (zones map[string]zone, anyReady bool) {
-	zones = map[string]zone{}
-	for i := range nodes {
-		if _, excluded := nodes[i].Labels[excludeFromDisruption]; excluded {
-			continue
-		}
-		key := topology.GetZoneKey(&nodes[i])
-		z := zones[key]
-		if readiness(&nodes[i]) == corev1.ConditionTrue {
-			z.ready++
-			anyReady = true
-		} else {
-			z.notReady++
-		}
-		zones[key] = z
+// census counts the nodes of each zone. Each node that is not ready asks for the counts: with thousands of nodes, a list for each
+// would be the whole work of the controller.
+type census struct {
+	nodes map[string]counted
+	zones map[string]zone
+	ready int
+}
+
+// counted is what a node was counted as.
+type counted struct {
+	zone  string
+	ready bool
+}
+
+func newCensus() *census { return &census{nodes: map[string]counted{}, zones: map[string]zone{}} }
+
+// set counts a node, instead of what it was before.
+func (c *census) set(node *corev1.Node) {
+	if _, excluded := node.Labels[excludeFromDisruption]; excluded {
+		c.remove(node.Name)
+		return
 	}
-	return zones, anyReady
+	next := counted{topology.GetZoneKey(node), readiness(node) == corev1.ConditionTrue}
+	if before, found := c.nodes[node.Name]; found && before == next {
+		return
+	}
+	c.remove(node.Name)
+	c.nodes[node.Name] = next
+	c.add(next, 1)
+}
+
+func (c *census) remove(node string) {
+	if before, found := c.nodes[node]; found {
+		delete(c.nodes, node)
+		c.add(before, -1)
+	}
+}
+
+func (c *census) add(node counted, n int) {
+	z := c.zones[node.zone]
+	if node.ready {
+		z.ready += n
+		c.ready += n
+	} else {
+		z.notReady += n
+	}
+	if c.zones[node.zone] = z; z == (zone{}) {
+		delete(c.zones, node.zone)
+	}
 }
 
 // rate returns how many nodes per second may get a NoExecute taint in the zone. A zone without

@@ -33,6 +33,8 @@ type nodeReconciler struct {
 
 	mu    sync.Mutex
 	known map[string]knownNode
+	// census counts all nodes, as the last reconcile left them. It is nil until the first node that is not ready.
+	census *census
 }
 
 // knownNode is the state of a node between reconciles. It is not persistent: after a restart, each
@@ -116,6 +118,9 @@ func (r *nodeReconciler) forget(name string) {
 	defer r.mu.Unlock()
 	if known, ok := r.known[name]; ok {
 		delete(r.known, name)
+		if r.census != nil {
+			r.census.remove(name)
+		}
 		r.nodeEvent(name, known.uid, "RemovingNode", "Removing Node "+name+" from Controller")
 	}
 }
@@ -186,19 +191,33 @@ func (r *nodeReconciler) updateTaintsAndLabels(ctx context.Context, node *corev1
 // disruption reports whether pods may be evicted from lost nodes, and at which rate in the zone of
 // the node.
 func (r *nodeReconciler) disruption(ctx context.Context, node *corev1.Node) (evictions bool, rate float64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch readiness(node) {
 	case corev1.ConditionTrue, "":
+		if r.census != nil {
+			r.census.set(node)
+		}
 		return true, 0, nil // not asked for
 	}
-	var nodes corev1.NodeList
-	if err := r.Client.List(ctx, &nodes); err != nil {
-		return false, 0, err
-	}
-	for i := range nodes.Items {
-		if nodes.Items[i].Name == node.Name {
-			nodes.Items[i] = *node // the cache may not have the latest write
+	if r.census == nil {
+		if r.census, err = r.count(ctx); err != nil {
+			return false, 0, err
 		}
 	}
-	zones, anyReady := countZones(nodes.Items)
-	return anyReady, zones[topology.GetZoneKey(node)].rate(), nil
+	r.census.set(node) // the cache may not have the latest write
+	return r.census.ready > 0, r.census.zones[topology.GetZoneKey(node)].rate(), nil
+}
+
+// count counts the nodes of the cache.
+func (r *nodeReconciler) count(ctx context.Context) (*census, error) {
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	c := newCensus()
+	for i := range nodes.Items {
+		c.set(&nodes.Items[i])
+	}
+	return c, nil
 }

@@ -33,7 +33,7 @@ func (n *Nodes) heartbeats(ctx context.Context) {
 	}
 	due := make(chan int)
 	var workers sync.WaitGroup
-	for range min(count, 4) {
+	for range concurrency(count, 4) {
 		workers.Go(func() {
 			for i := range due {
 				n.heartbeat(ctx, i)
@@ -66,6 +66,10 @@ func (n *Nodes) heartbeats(ctx context.Context) {
 		}
 	}
 }
+
+// concurrency returns how many writes the nodes may have in flight, at least a number that is enough for a few nodes. Each real
+// node writes for itself. With one write in flight for 20 nodes, every lease is renewed in time if a renewal takes a second.
+func concurrency(nodes, least int) int { return max(least, nodes/20) }
 
 // heartbeat renews a node's lease and repairs its status. A node that a user deletes is created again
 // only at the next start, as by a kubelet.

@@ -33,6 +33,16 @@ type Nodes struct {
 	models map[types.NamespacedName]*model
 }
 
+// nodeIndex is the index of pods by the name of their node.
+const nodeIndex = "simulated:spec.nodeName"
+
+func nodeOf(object any) ([]string, error) {
+	if pod, ok := object.(*v1.Pod); ok && pod.Spec.NodeName != "" {
+		return []string{pod.Spec.NodeName}, nil
+	}
+	return nil, nil
+}
+
 // The pauses between attempts to write a pod's status.
 const (
 	retryFirst = 5 * time.Millisecond
@@ -56,6 +66,9 @@ func New(o Options) (*Nodes, error) {
 		nodes:       map[string]*v1.Node{},
 		leases:      make([]*coordinationv1.Lease, o.Count),
 		models:      map[types.NamespacedName]*model{},
+	}
+	if err := n.pods.AddIndexers(cache.Indexers{nodeIndex: nodeOf}); err != nil {
+		return nil, fmt.Errorf("indexing pods: %w", err)
 	}
 	for i := range o.Count {
 		n.index[o.nodeName(i)] = i

@@ -42,7 +42,8 @@ type Options struct {
 	Capacity v1.ResourceList
 	// Version is the kubelet version of the nodes, such as v1.37.1.
 	Version string
-	// Workers is how many pods are processed concurrently, 32 by default. They mostly wait for the API.
+	// Workers is how many pods are processed concurrently, by default one for each 20 nodes, but at least 32. They mostly wait
+	// for the API.
 	Workers int
 	// Clock defaults to the real clock.
 	Clock clock.WithTicker
@@ -65,7 +66,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.NamePrefix = "sim-"
 	}
 	if o.Workers <= 0 {
-		o.Workers = 32
+		o.Workers = concurrency(o.Count, 32)
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

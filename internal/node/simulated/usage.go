@@ -142,11 +142,9 @@ func (n *Nodes) summary(node string) stats.Summary {
 	before, after := n.usage.counters[node], counters{}
 	total := stats.Usage{Time: now}
 	var summary stats.Summary
-	for _, object := range n.pods.GetStore().List() {
-		p, ok := object.(*v1.Pod)
-		if !ok || p.Spec.NodeName != node {
-			continue
-		}
+	pods, _ := n.pods.GetIndexer().ByIndex(nodeIndex, node) // the index exists
+	for _, object := range pods {
+		p := object.(*v1.Pod)
 		pod, kept := sample(p, before[p.UID], now)
 		if len(pod.Containers) == 0 {
 			continue

@@ -275,36 +275,45 @@ func (topologySpread) Score(cluster *model.Cluster, pod *model.Pod, nodes []*mod
 // It is weighted by the number of domains, because many domains have few pods each; with a larger
 // maxSkew nodes differ less.
 func spreadCost(cluster *model.Cluster, pod *model.Pod, c *constraint, nodes []*model.Node, outside func(*model.Node) bool, total []float64) {
+	if c.key == v1.LabelHostname {
+		spreadByHost(c, nodes, outside, total)
+		return
+	}
 	domains := map[string]int{}
-	candidates := 0
 	for _, node := range nodes {
-		if outside(node) {
-			continue
-		}
-		candidates++
-		if domain, found := node.Labels[c.key]; found {
+		if domain, found := node.Labels[c.key]; found && !outside(node) {
 			domains[domain] = 0
 		}
 	}
-	byHost := c.key == v1.LabelHostname
-	size := len(domains)
-	if byHost {
-		size = candidates
-	} else {
-		c.countDomains(cluster, pod, outside, domains)
-	}
-	weight := math.Log(float64(size + 2))
+	c.countDomains(cluster, pod, outside, domains)
+	weight := domainWeight(len(domains))
 	for i, node := range nodes {
-		domain, found := node.Labels[c.key]
-		if !found || outside(node) {
-			continue
+		if domain, found := node.Labels[c.key]; found && !outside(node) {
+			total[i] += c.cost(domains[domain], weight)
 		}
-		n := domains[domain]
-		if byHost {
-			n = c.count(node)
-		}
-		total[i] += float64(n)*weight + float64(c.maxSkew-1)
 	}
+}
+
+// spreadByHost is spreadCost for a constraint in which each node is a domain.
+func spreadByHost(c *constraint, nodes []*model.Node, outside func(*model.Node) bool, total []float64) {
+	candidates := 0
+	for _, node := range nodes {
+		if !outside(node) {
+			candidates++
+		}
+	}
+	weight := domainWeight(candidates)
+	for i, node := range nodes {
+		if _, found := node.Labels[c.key]; found && !outside(node) {
+			total[i] += c.cost(c.count(node), weight)
+		}
+	}
+}
+
+func domainWeight(domains int) float64 { return math.Log(float64(domains + 2)) }
+
+func (c *constraint) cost(pods int, weight float64) float64 {
+	return float64(pods)*weight + float64(c.maxSkew-1)
 }
 
 // countDomains counts matching pods on all nodes, in the domains of the candidates.
