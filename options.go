@@ -239,16 +239,19 @@ const (
 	PodNetworkAuto = machine.PodNetworkAuto
 	// PodNetworkVXLAN always uses a tunnel between this machine and others, for links that carry packets of the machines' own addresses only.
 	PodNetworkVXLAN = machine.PodNetworkVXLAN
+	// PodNetworkWireGuard encrypts them with WireGuard. All machines of a cluster must have it: between one that has it and one that
+	// has not, pods do not reach each other.
+	PodNetworkWireGuard = machine.PodNetworkWireGuard
 )
 
 func (o Options) podNetwork() (string, error) {
 	switch o.PodNetwork {
 	case "":
 		return PodNetworkAuto, nil
-	case PodNetworkAuto, PodNetworkVXLAN:
+	case PodNetworkAuto, PodNetworkVXLAN, PodNetworkWireGuard:
 		return o.PodNetwork, nil
 	}
-	return "", invalid("pod network %q: it is %s or %s", o.PodNetwork, PodNetworkAuto, PodNetworkVXLAN)
+	return "", invalid("pod network %q: it is %s, %s or %s", o.PodNetwork, PodNetworkAuto, PodNetworkVXLAN, PodNetworkWireGuard)
 }
 
 // ingress returns the configuration of the proxy of Ingresses; nil for none.

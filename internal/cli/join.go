@@ -49,7 +49,7 @@ func joinFlags(options *kindred.JoinOptions) *pflag.FlagSet {
 	flags.StringVar(&options.CAHash, "ca-hash", "", "hash of the key of the cluster's authority: sha256: and 64 hexadecimal digits")
 	flags.StringVar(&options.NodeName, "node-name", "", "name of the node (default that with which it has joined, or the host name)")
 	flags.StringVar(&options.NodeIP, "node-ip", "", "addresses at which other machines reach this one: IPv4, and IPv6 after a comma (default that from which it reaches the server)")
-	flags.StringVar(&options.PodNetwork, "pod-network", kindred.PodNetworkAuto, "how packets for pods get to other machines: directly where they share a link and else through a VXLAN tunnel (auto), or always through a tunnel (vxlan)")
+	flags.StringVar(&options.PodNetwork, "pod-network", kindred.PodNetworkAuto, "how packets for pods get to other machines: directly where they share a link and else through a VXLAN tunnel (auto), always through a tunnel (vxlan), or encrypted (wireguard), on all machines alike")
 	flags.StringSliceVar(&options.LoadBalancerPools, "load-balancer-pool", nil, "CIDRs of addresses for Services of the type LoadBalancer that this machine announces by ARP and NDP; the servers must have them too")
 	flags.StringVar(&options.KubeletDir, "kubelet-dir", "", "where CSI drivers expect the kubelet's directory, usually /var/lib/kubelet: becomes a link to this node's directory")
 	flags.StringVar(&options.KubeletConfig, "kubelet-config", "", "file with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1)")

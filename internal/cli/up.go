@@ -82,7 +82,7 @@ func addClusterFlags(flags *pflag.FlagSet, options *kindred.Options) {
 	flags.BoolVar(&options.NoNode, "no-node", false, "do not run a node agent on this machine")
 	flags.StringVar(&options.NodeName, "node-name", "", "name of this machine's node (default the host name)")
 	flags.StringVar(&options.NodeIP, "node-ip", "", "addresses at which other machines reach this machine's node: IPv4, and IPv6 after a comma (default --bind-address, if it is one address and not loopback)")
-	flags.StringVar(&options.PodNetwork, "pod-network", kindred.PodNetworkAuto, "how packets for pods get to other machines: directly where they share a link and else through a VXLAN tunnel (auto), or always through a tunnel (vxlan)")
+	flags.StringVar(&options.PodNetwork, "pod-network", kindred.PodNetworkAuto, "how packets for pods get to other machines: directly where they share a link and else through a VXLAN tunnel (auto), always through a tunnel (vxlan), or encrypted (wireguard), on all machines alike")
 	flags.StringVar(&options.KubeletDir, "kubelet-dir", "", "where CSI drivers expect the kubelet's directory, usually /var/lib/kubelet: becomes a link to this node's directory")
 	flags.StringVar(&options.KubeletConfig, "kubelet-config", "", "file with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) for this machine's node")
 	flags.StringVar(&options.KubeletConfigDir, "kubelet-config-dir", "", "directory with files *.conf that are merged over --kubelet-config in the order of their names")

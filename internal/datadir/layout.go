@@ -61,6 +61,9 @@ func (l Layout) PKI() string { return l.path("pki") }
 // Membership says which cluster this machine has joined; it does not exist in the data directory of a cluster.
 func (l Layout) Membership() string { return l.path("membership.json") }
 
+// WireGuardKey is the private key of this machine for the pod network, if that is encrypted.
+func (l Layout) WireGuardKey() string { return l.path("wireguard.key") }
+
 // Etcd is the data directory of the embedded etcd.
 func (l Layout) Etcd() string { return l.path("etcd") }
 

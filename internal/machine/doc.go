@@ -42,7 +42,7 @@ type Options struct {
 	// NodeIPs are the addresses at which other machines reach this one, at most one of each IP family; without any, the node has
 	// the addresses of the bridge of its pods.
 	NodeIPs []netip.Addr
-	// PodNetwork is how packets for pods get to other machines: PodNetworkAuto or PodNetworkVXLAN.
+	// PodNetwork is how packets for pods get to other machines: PodNetworkAuto, PodNetworkVXLAN or PodNetworkWireGuard.
 	PodNetwork string
 	// LoadBalancerPools are the ranges of addresses of load balancers that nodes announce.
 	LoadBalancerPools []netip.Prefix
@@ -60,8 +60,9 @@ type Options struct {
 
 // Values of Options.PodNetwork.
 const (
-	PodNetworkAuto  = string(network.PodsAuto)
-	PodNetworkVXLAN = string(network.PodsVXLAN)
+	PodNetworkAuto      = string(network.PodsAuto)
+	PodNetworkVXLAN     = string(network.PodsVXLAN)
+	PodNetworkWireGuard = string(network.PodsWireGuard)
 )
 
 // API is a node's access to the API of its cluster.

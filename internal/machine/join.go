@@ -39,6 +39,9 @@ func (m *Machine) Join(ctx context.Context, api API, parts *part.Group) error {
 	if err := m.awaitRuntime(ctx); err != nil {
 		return err
 	}
+	if err := m.loadWireGuardKey(); err != nil {
+		return err
+	}
 	sockets, dnsErr := m.openDNS(ctx)
 	services, err := m.startNetwork(ctx, sockets.toGuard())
 	if err != nil {
@@ -187,6 +190,9 @@ func (m *Machine) newAgent(client kubernetes.Interface, requests *metrics.Reques
 	}
 	options.Annotations = map[string]string{
 		network.PodsAnnotation: m.options.PodNetwork, network.PoolsAnnotation: network.PoolsText(m.options.LoadBalancerPools),
+	}
+	if m.wireguardKey != nil {
+		options.Annotations[network.WireGuardAnnotation] = m.wireguardKey.PublicKey().String()
 	}
 	if port != 0 {
 		options.Annotations[localvolumes.Annotation] = "true"

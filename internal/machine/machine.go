@@ -48,6 +48,9 @@ type Machine struct {
 	// shown are the static pods of a node without an API; nil if the node has an API, or translates no host ports.
 	shown *localPods
 
+	// wireguardKey is nil unless packets for pods of other machines are encrypted.
+	wireguardKey *network.WireGuardKey
+
 	// api and parts are those of Join.
 	api   API
 	parts *part.Group

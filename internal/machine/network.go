@@ -49,6 +49,14 @@ func (m *Machine) openRules(ctx context.Context) {
 	m.notices = append(m.notices, firewalls...)
 }
 
+// loadWireGuardKey loads the key of this machine, if packets for pods of other machines are encrypted.
+func (m *Machine) loadWireGuardKey() (err error) {
+	if m.options.PodNetwork == PodNetworkWireGuard {
+		m.wireguardKey, err = network.LoadWireGuardKey(m.options.Dir.WireGuardKey())
+	}
+	return err
+}
+
 // startNetwork starts the part that routes Services and applies NetworkPolicies on this machine. It returns nil,
 // after a notice, if the machine cannot change nftables rules.
 func (m *Machine) startNetwork(ctx context.Context, guarded []netip.AddrPort) (*network.Network, error) {
@@ -87,7 +95,7 @@ func (m *Machine) startNetwork(ctx context.Context, guarded []netip.AddrPort) (*
 		Informers: m.api.Informers, ClusterPolicies: clusterPolicies, Events: events, Clock: m.options.Clock,
 	}
 	if m.bridge.Bridge != "" {
-		options.PodNetwork = m.bridge
+		options.PodNetwork, options.WireGuardKey = m.bridge, m.wireguardKey
 	}
 	n, err := network.New(options)
 	if err != nil {

@@ -36,6 +36,8 @@ type Options struct {
 	Rules *Rules
 	// PodNetwork is the network of the node's pods; nil if Rules has no bridge.
 	PodNetwork PodNetwork
+	// WireGuardKey is the key of this machine, if packets for pods of others are encrypted; else nil.
+	WireGuardKey *WireGuardKey
 	// Guarded are sockets of the machine that are reached by a Service only.
 	Guarded []netip.AddrPort
 	// Pools are the ranges of addresses of load balancers that nodes announce; Simulated is the label of nodes that

@@ -29,7 +29,7 @@ func (n *Network) connectPods(ctx context.Context, changed bool) {
 		return
 	}
 	peers := n.podsElsewhere()
-	n.podRoutes.tunnel = n.tunnel()
+	n.podRoutes.tunnel, n.podRoutes.wireguard = n.tunnel(), n.wireguard()
 	n.podRoutes.set(reachable(peers))
 	_, err := n.podRoutes.ensure()
 	n.unmended.log("the routes to pods of other nodes", err)
@@ -54,6 +54,8 @@ const (
 	PodsAuto PodsMode = "auto"
 	// PodsVXLAN tunnels to all. Of two machines, both do if one has this mode.
 	PodsVXLAN PodsMode = "vxlan"
+	// PodsWireGuard encrypts them for all. Machines with another mode are not reached.
+	PodsWireGuard PodsMode = "wireguard"
 	// PodsAnnotation is the annotation of a Node with the mode of its machine.
 	PodsAnnotation = "kindred.dev/pod-network"
 )
@@ -63,17 +65,22 @@ func (n *Network) podsElsewhere() map[netip.Prefix]hop {
 	nodes, _ := n.options.Informers.Core().V1().Nodes().Lister().List(labels.Everything()) // from the cache
 	others := podsOf(nodes, func(node *v1.Node) bool { return node.Name != n.options.Node && !n.simulated(node) })
 	own, err := n.options.Informers.Core().V1().Nodes().Lister().Get(n.options.Node)
-	if err == nil && tunnels(own) {
-		for pods, other := range others {
-			other.tunnelled = true
-			others[pods] = other
-		}
+	if err != nil {
+		return others
+	}
+	for pods, other := range others {
+		other.tunnelled = other.tunnelled || tunnels(own)
+		other.sealed = other.sealed || seals(own)
+		others[pods] = other
 	}
 	return others
 }
 
 // tunnels reports whether the machine of a node exchanges packets for pods through tunnels only.
 func tunnels(node *v1.Node) bool { return node.Annotations[PodsAnnotation] == string(PodsVXLAN) }
+
+// seals reports whether the machine of a node exchanges encrypted packets for pods only.
+func seals(node *v1.Node) bool { return node.Annotations[PodsAnnotation] == string(PodsWireGuard) }
 
 // hop is the machine to which packets for pods go next.
 type hop struct {
@@ -83,6 +90,9 @@ type hop struct {
 	tunnelled bool
 	// end is where the tunnel to the machine ends.
 	end tunnelEnd
+	// sealed is set if they are encrypted, for sealedEnd.
+	sealed    bool
+	sealedEnd sealedEnd
 }
 
 // podsOf returns the ranges of the pods of some nodes, with their machines.
@@ -93,9 +103,10 @@ func podsOf(nodes []*v1.Node, wanted func(*v1.Node) bool) map[netip.Prefix]hop {
 			continue
 		}
 		ranges := podRanges(node)
-		end := tunnelEndOf(node, ranges)
+		to := hop{tunnelled: tunnels(node), end: tunnelEndOf(node, ranges), sealed: seals(node), sealedEnd: sealedEndOf(node, ranges)}
 		for _, p := range ranges {
-			all[p] = hop{address: machineAddress(node, ranges, p.Addr().Is4()), tunnelled: tunnels(node), end: end}
+			to.address = machineAddress(node, ranges, p.Addr().Is4())
+			all[p] = to
 		}
 	}
 	return all
@@ -119,10 +130,22 @@ func (n *Network) tunnel() tunnel {
 	return tunnel{link: tunnelLink(n.rules.Bridge), id: tunnelID(cluster.UID), own: end, ranges: n.rules.PodRanges}
 }
 
+// wireguard returns the encrypted interface of this node; one that reaches nobody without a key, or as long as the node's address is
+// not known.
+func (n *Network) wireguard() wireguard {
+	w := wireguard{link: wireguardLink(n.rules.Bridge), key: n.options.WireGuardKey, ranges: n.rules.PodRanges}
+	if node, err := n.options.Informers.Core().V1().Nodes().Lister().Get(n.options.Node); err == nil {
+		w.own = sealedEndOf(node, n.rules.PodRanges).machine
+	}
+	return w
+}
+
 // reachable returns the routes to machines of which an address is known.
 func reachable(routes map[netip.Prefix]hop) map[netip.Prefix]hop {
 	known := maps.Clone(routes)
-	maps.DeleteFunc(known, func(_ netip.Prefix, via hop) bool { return !via.address.IsValid() && !via.end.isKnown() })
+	maps.DeleteFunc(known, func(_ netip.Prefix, via hop) bool {
+		return !via.address.IsValid() && !via.end.isKnown() && !via.sealedEnd.isKnown()
+	})
 	return known
 }
 

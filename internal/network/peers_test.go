@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -85,9 +86,42 @@ func TestTunnelsByAnnotation(t *testing.T) {
 		}
 		n := &Network{options: Options{Node: "here", Simulated: "simulated", Informers: f}}
 		pods, address := netip.MustParsePrefix("10.244.1.0/24"), netip.MustParseAddr("192.0.2.1")
-		want := map[netip.Prefix]hop{pods: {address, test.want, tunnelEnd{address, pods}}}
+		want := map[netip.Prefix]hop{pods: {address: address, tunnelled: test.want, end: tunnelEnd{address, pods}}}
 		if got := n.podsElsewhere(); !maps.Equal(got, want) {
 			t.Errorf("%q and %q: %v, want %v", test.here, test.there, got, want)
+		}
+	}
+}
+
+// TestSealsByAnnotation: packets for pods are encrypted if the machine at either end wants it, for the key of the other one.
+func TestSealsByAnnotation(t *testing.T) {
+	key, err := wgtypes.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, address := netip.MustParsePrefix("10.244.1.0/24"), netip.MustParseAddr("192.0.2.1")
+	for _, test := range []struct {
+		here, there, key string
+		sealed           bool
+		end              sealedEnd
+	}{
+		{"auto", "auto", key.String(), false, sealedEnd{}}, // a key of an earlier start
+		{"wireguard", "auto", "", true, sealedEnd{}},
+		{"auto", "wireguard", key.String(), true, sealedEnd{address, key}},
+		{"wireguard", "wireguard", key.String(), true, sealedEnd{address, key}},
+		{"wireguard", "wireguard", "no key", true, sealedEnd{}},
+	} {
+		f := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+		nodes := f.Core().V1().Nodes().Informer().GetIndexer()
+		_ = nodes.Add(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here", Annotations: map[string]string{PodsAnnotation: test.here}}})
+		_ = nodes.Add(&v1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "there", Annotations: map[string]string{PodsAnnotation: test.there, WireGuardAnnotation: test.key}},
+			Spec:       v1.NodeSpec{PodCIDRs: []string{pods.String()}},
+			Status:     v1.NodeStatus{Addresses: []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: address.String()}}},
+		})
+		n := &Network{options: Options{Node: "here", Simulated: "simulated", Informers: f}}
+		if got := n.podsElsewhere()[pods]; got.sealed != test.sealed || got.sealedEnd != test.end {
+			t.Errorf("%+v: got %+v", test, got)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -90,9 +91,11 @@ func (t tunnel) ensure() (link netlink.Link, restored bool, err error) {
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr = t.link, t.own.hardwareAddress()
-	if attrs.MTU, err = t.mtu(); err != nil {
+	mtu, err := underlayMTU(t.own.machine)
+	if err != nil {
 		return nil, false, err
 	}
+	attrs.MTU = mtu - tunnelOverhead
 	vxlan := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: t.id, SrcAddr: net.IP(t.own.machine.AsSlice()), Port: tunnelPort, Learning: false}
 	if err := netlink.LinkAdd(vxlan); err != nil {
 		return nil, false, fmt.Errorf("VXLAN interface %s: %w", t.link, err)
@@ -117,8 +120,8 @@ func (t tunnel) fits(link netlink.Link) bool {
 		vxlan.HardwareAddr.String() == t.own.hardwareAddress().String() && vxlan.Flags&net.FlagUp != 0
 }
 
-// mtu returns the MTU of the tunnel: that of the underlay's link, without the overhead.
-func (t tunnel) mtu() (int, error) {
+// underlayMTU returns the MTU of the link that has an address of this machine.
+func underlayMTU(own netip.Addr) (int, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return 0, err
@@ -128,13 +131,11 @@ func (t tunnel) mtu() (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		for _, a := range addresses {
-			if a == t.own.machine {
-				return link.Attrs().MTU - tunnelOverhead, nil
-			}
+		if slices.Contains(addresses, own) {
+			return link.Attrs().MTU, nil
 		}
 	}
-	return 0, fmt.Errorf("no interface has the address %s of this node", t.own.machine)
+	return 0, fmt.Errorf("no interface has the address %s of this node", own)
 }
 
 // reaches reports whether the tunnel can lead to an end.
@@ -199,8 +200,11 @@ func (t tunnel) connected(link netlink.Link) (map[string]netip.Addr, error) {
 }
 
 // remove removes the tunnel, if there is one.
-func (t tunnel) remove() error {
-	link, err := netlink.LinkByName(t.link)
+func (t tunnel) remove() error { return removeLink(t.link) }
+
+// removeLink removes an interface, if there is one with that name.
+func removeLink(name string) error {
+	link, err := netlink.LinkByName(name)
 	var absent netlink.LinkNotFoundError
 	if errors.As(err, &absent) {
 		return nil

@@ -157,7 +157,7 @@ func TestTunnelOnALink(t *testing.T) {
 	r.tunnel = tunnel{link: tunnelLink("kin-this"), id: 7, own: own, ranges: []netip.Prefix{own.pods}}
 	pods, other := netip.MustParsePrefix("10.244.2.0/24"), netip.MustParseAddr("203.0.113.2")
 	for _, tunnelled := range []bool{false, true, true} {
-		r.set(map[netip.Prefix]hop{pods: {other, tunnelled, tunnelEnd{other, pods}}})
+		r.set(map[netip.Prefix]hop{pods: {address: other, tunnelled: tunnelled, end: tunnelEnd{other, pods}}})
 		if _, err := r.ensure(); err != nil {
 			t.Fatal(err)
 		}

@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kindred-project/kindred/test/conformance/suiteimages"
 	"github.com/kindred-project/kindred/test/servers"
@@ -53,6 +56,8 @@ type kindred struct {
 	simulated          int
 	// second is a second real node; nil means that there is none.
 	second *servers.SecondNode
+	// members are further servers, which need a second node.
+	members []*servers.Member
 }
 
 func (k kindred) start(ctx context.Context, dir string) (cluster, error) {
@@ -66,6 +71,9 @@ func (k kindred) start(ctx context.Context, dir string) (cluster, error) {
 		}
 		up.Args = []string{"--bind-address", k.second.HostAddress().String()}
 	}
+	if len(k.members) > 0 {
+		up.Args = append(up.Args, "--etcd-embedded")
+	}
 	server, err := up.Start(ctx, dir)
 	c := k.cluster(ctx, dir, server, err)
 	if k.second == nil {
@@ -74,7 +82,45 @@ func (k kindred) start(ctx context.Context, dir string) (cluster, error) {
 	if err != nil {
 		return c, errors.Join(err, k.second.Stop(context.WithoutCancel(ctx)))
 	}
-	return k.withSecond(ctx, c, server, dir)
+	c, err = k.withSecond(ctx, c, server, dir)
+	if err != nil {
+		return c, err
+	}
+	return k.withMembers(ctx, c, server, dir)
+}
+
+// withMembers starts the further servers of a cluster. The suite speaks with the last one, and the first one leads.
+func (k kindred) withMembers(ctx context.Context, first cluster, server *servers.Server, dir string) (cluster, error) {
+	if len(k.members) == 0 {
+		return first, nil
+	}
+	all := first
+	for _, m := range k.members {
+		m.Kindred = filepath.Join(dir, "kindred")
+		own := filepath.Join(dir, "server-"+strconv.Itoa(m.Number))
+		if err := m.Start(ctx, server, own); err != nil {
+			return all, err
+		}
+		before := all.stop
+		all.stop = func() ([]string, error) {
+			ended := m.CheckRunning()
+			logs, err := before()
+			return append(logs, filepath.Join(own, "kindred.log")), errors.Join(ended, m.Stop(), err, os.RemoveAll(m.Data()))
+		}
+	}
+	config, err := clientcmd.LoadFromFile(first.kubeconfig)
+	if err != nil {
+		return all, err
+	}
+	for _, c := range config.Clusters {
+		at, err := url.Parse(c.Server)
+		if err != nil {
+			return all, err
+		}
+		c.Server = k.members[len(k.members)-1].URL(at.Port())
+	}
+	all.kubeconfig = filepath.Join(dir, "kubeconfig")
+	return all, clientcmd.WriteToFile(*config, all.kubeconfig)
 }
 
 // withSecond starts the second node of a cluster.

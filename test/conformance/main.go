@@ -31,6 +31,7 @@ type run struct {
 	against     string
 	runtime     string
 	simulated   int
+	servers     int
 	two         bool
 	every       bool
 	processes   int
@@ -93,6 +94,7 @@ func parse() (*run, error) {
 	flag.StringVar(&r.runtime, "runtime", "built", "the node's containerd: built from its module, or that of the system")
 	flag.IntVar(&r.simulated, "simulated-nodes", 0, "test so many simulated nodes instead of a real one")
 	flag.BoolVar(&r.two, "two-nodes", true, "test two real nodes, the second one in a network namespace; without, one")
+	flag.IntVar(&r.servers, "servers", 1, "test a cluster of so many servers, each with an embedded etcd; those after the first run in network namespaces")
 	flag.IntVar(&r.processes, "nodes", 4, "how many specs run at a time")
 	flag.IntVar(&r.repeat, "repeat", 1, "run the specs so many times")
 	flag.BoolVar(&r.record, "record", true, "record the results and rewrite docs/conformance.md; nothing is recorded for the system's runtime or another binary")
@@ -113,6 +115,10 @@ func parse() (*run, error) {
 		return nil, errors.New("NODES and REPEAT are at least 1")
 	case r.simulated > 0 && r.against != "kindred":
 		return nil, errors.New("only Kindred has simulated nodes")
+	case r.servers > 1 && (r.against != "kindred" || r.suite != clusterSuite || !r.two || r.simulated > 0):
+		return nil, errors.New("several servers of Kindred are tested with two real nodes, by the suite of a cluster")
+	case r.servers < 1 || r.servers > 9:
+		return nil, errors.New("there are 1 to 9 servers")
 	}
 	// The page shows the results of a commit with the runtime that it names.
 	r.record = r.record && !r.every && r.runtime == "built" && r.binary == defaultBinary
@@ -292,6 +298,9 @@ func (r *run) system(ctx context.Context, bin string) (system, error) {
 		return k, nil
 	}
 	k.second = &servers.SecondNode{}
+	for number := 2; number <= r.servers; number++ {
+		k.members = append(k.members, &servers.Member{Number: number})
+	}
 	return k, nil
 }
 
@@ -334,6 +343,9 @@ func (r *run) writeDown(all, candidates []string, kubernetes module, results []r
 	case r.against == "upstream":
 		theirs.add(results, "", "")
 		err = theirs.write(upstream)
+	case r.servers > 1:
+		ours.add(results, commit, fmt.Sprintf("%d servers", r.servers))
+		err = ours.write(kindred)
 	case r.simulated > 0:
 		ours.add(results, commit, fmt.Sprintf("%d simulated nodes", r.simulated))
 		err = ours.write(kindred)

@@ -86,19 +86,25 @@ func (m *otherMachine) serve(c *cluster, args ...string) *cluster {
 // serverWithNode starts "kindred up" on a machine of its own, which is a node too.
 func (l *lan) serverWithNode(number int, args ...string) *cluster {
 	l.t.Helper()
-	m := l.machine(number)
-	c := m.serve(stoppedCluster(l.t, ""), args...)
+	m, c := l.machine(number), stoppedCluster(l.t, "")
 	m.dir = c.dir
-	l.t.Cleanup(func() { // what the node has in the network namespace is removed there
+	return m.serveWithNode(c, args...)
+}
+
+// serveWithNode is serve for a machine that is a node too.
+func (m *otherMachine) serveWithNode(c *cluster, args ...string) *cluster {
+	m.t.Helper()
+	m.serve(c, args...)
+	m.t.Cleanup(func() { // what the node has in the network namespace is removed there
 		if c.running() {
 			_ = c.signal(syscall.SIGTERM)
 		}
 		if r := m.run("reset"); r.code != 0 {
-			l.t.Errorf("reset: %s", r.err)
+			m.t.Errorf("reset: %s", r.err)
 		}
 	})
 	if err := c.loadImages(); err != nil {
-		l.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	return c
 }

@@ -7,18 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 )
 
 // SecondNode is a second node of a Kindred cluster: a process with a containerd of its own, in a network namespace that
@@ -30,54 +25,23 @@ type SecondNode struct {
 	Env []string
 
 	dir     string
-	ns      netns.NsHandle
+	machine *machine
 	process *process
 }
 
-// The names and addresses of the second machine. They are fixed, because there is one at a time.
-const (
-	secondName = "kindred-second"
-	// secondLink is the network of the two machines.
-	secondHost, secondAddress = "10.247.0.1/30", "10.247.0.2/30"
-)
+// secondName is the name of the node. It is fixed, because there is one at a time.
+const secondName = "kindred-second"
 
 // HostAddress returns the address of this machine that both nodes reach. The cluster's API must listen on it.
-func (*SecondNode) HostAddress() netip.Addr { return netip.MustParsePrefix(secondHost).Addr() }
+func (*SecondNode) HostAddress() netip.Addr { return hostAddress(0) }
 
 // Data returns the node's data directory.
 func (n *SecondNode) Data() string { return filepath.Join(n.dir, "data") }
 
 // Connect creates the namespace and its link to this machine.
 func (n *SecondNode) Connect(ctx context.Context) (err error) {
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("the network namespace of the second node: %w", err), n.Stop(context.WithoutCancel(ctx)))
-		}
-	}()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	here, err := netns.Get()
-	if err != nil {
-		return err
-	}
-	defer here.Close()
-	if n.ns, err = netns.New(); err != nil {
-		return err
-	}
-	if err := netns.Set(here); err != nil {
-		return err
-	}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = secondName
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(n.ns))}); err != nil {
-		return fmt.Errorf("link %s: %w", secondName, err)
-	}
-	if err := addressed(secondName, secondHost); err != nil {
-		return err
-	}
-	return n.within(func() error {
-		return errors.Join(linkUp("lo"), addressed("eth0", secondAddress), defaultRoute(secondHost))
-	})
+	n.machine, err = newMachine(secondName, 0)
+	return err
 }
 
 // Start joins the node to a running cluster, with its files in dir, and returns when it is ready.
@@ -96,7 +60,7 @@ func (n *SecondNode) Start(ctx context.Context, cluster *Server, dir string) (er
 		return fmt.Errorf("kindred token create: %w", err)
 	}
 	args := append(strings.Fields(string(line))[1:], "--data-dir", n.Data(), "--node-name", secondName)
-	err = n.within(func() error {
+	err = n.machine.within(func() error {
 		n.process, err = launch("second node", filepath.Join(dir, "second-node.log"), n.Env, n.Kindred, args...)
 		return err
 	})
@@ -115,48 +79,6 @@ func (n *SecondNode) Start(ctx context.Context, cluster *Server, dir string) (er
 	})
 }
 
-// within runs a function in the namespace. Processes that it starts stay there.
-func (n *SecondNode) within(do func() error) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	here, err := netns.Get()
-	if err != nil {
-		return err
-	}
-	defer here.Close()
-	if err := netns.Set(n.ns); err != nil {
-		return err
-	}
-	return errors.Join(do(), netns.Set(here))
-}
-
-func linkUp(name string) error {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	return netlink.LinkSetUp(link)
-}
-
-// addressed gives a link an address and sets it up.
-func addressed(name, address string) error {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	parsed, err := netlink.ParseAddr(address)
-	if err != nil {
-		return err
-	}
-	return errors.Join(netlink.AddrAdd(link, parsed), netlink.LinkSetUp(link))
-}
-
-// defaultRoute adds a route to everything by way of an address.
-func defaultRoute(gateway string) error {
-	via := netip.MustParsePrefix(gateway).Addr()
-	return netlink.RouteAdd(&netlink.Route{Gw: net.IP(via.AsSlice())})
-}
-
 // CheckRunning returns an error if the process has ended.
 func (n *SecondNode) CheckRunning() error { return n.process.checkRunning() }
 
@@ -167,15 +89,9 @@ func (n *SecondNode) Stop(ctx context.Context) error {
 	}
 	var failed []error
 	if _, err := os.Stat(n.Data()); err == nil {
-		failed = append(failed, n.within(func() error { return n.verb(ctx, "reset") }))
+		failed = append(failed, n.machine.within(func() error { return n.verb(ctx, "reset") }))
 	}
-	if link, err := netlink.LinkByName(secondName); err == nil {
-		failed = append(failed, netlink.LinkDel(link))
-	}
-	if n.ns.IsOpen() {
-		failed = append(failed, n.ns.Close())
-	}
-	return errors.Join(failed...)
+	return errors.Join(append(failed, n.machine.remove())...)
 }
 
 // Load adds the images of archives to the node.

@@ -1,0 +1,117 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// machine is a network namespace that is connected with this machine as another machine would be.
+type machine struct {
+	// link is the name of the link, on this machine.
+	link string
+	ns   netns.NsHandle
+}
+
+// hostAddress returns the address of this machine on the link of a machine, by its number.
+func hostAddress(number int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 247, 0, byte(4*number + 1)})
+}
+
+// machineAddress returns the address of a machine.
+func machineAddress(number int) netip.Addr { return hostAddress(number).Next() }
+
+// newMachine creates a machine. Each has a number of its own, of which its addresses are made.
+func newMachine(link string, number int) (_ *machine, err error) {
+	m := &machine{link: link, ns: netns.None()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("the network namespace of %s: %w", link, err), m.remove())
+		}
+	}()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	here, err := netns.Get()
+	if err != nil {
+		return nil, err
+	}
+	defer here.Close()
+	if m.ns, err = netns.New(); err != nil {
+		return nil, err
+	}
+	if err := netns.Set(here); err != nil {
+		return nil, err
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = link
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(m.ns))}); err != nil {
+		return nil, fmt.Errorf("link %s: %w", link, err)
+	}
+	if err := addressed(link, hostAddress(number)); err != nil {
+		return nil, err
+	}
+	return m, m.within(func() error {
+		return errors.Join(linkUp("lo"), addressed("eth0", machineAddress(number)), defaultRoute(hostAddress(number)))
+	})
+}
+
+// remove removes the namespace and the link, if there is a machine.
+func (m *machine) remove() error {
+	if m == nil {
+		return nil
+	}
+	var failed []error
+	if link, err := netlink.LinkByName(m.link); err == nil {
+		failed = append(failed, netlink.LinkDel(link))
+	}
+	if m.ns.IsOpen() {
+		failed = append(failed, m.ns.Close())
+	}
+	return errors.Join(failed...)
+}
+
+// within runs a function in the namespace. Processes that it starts stay there.
+func (m *machine) within(do func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	here, err := netns.Get()
+	if err != nil {
+		return err
+	}
+	defer here.Close()
+	if err := netns.Set(m.ns); err != nil {
+		return err
+	}
+	return errors.Join(do(), netns.Set(here))
+}
+
+func linkUp(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(link)
+}
+
+// addressed gives a link an address and sets it up.
+func addressed(name string, address netip.Addr) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	network := &netlink.Addr{IPNet: &net.IPNet{IP: address.AsSlice(), Mask: net.CIDRMask(30, 32)}}
+	return errors.Join(netlink.AddrAdd(link, network), netlink.LinkSetUp(link))
+}
+
+// defaultRoute adds a route to everything by way of an address.
+func defaultRoute(gateway netip.Addr) error {
+	return netlink.RouteAdd(&netlink.Route{Gw: gateway.AsSlice()})
+}
