@@ -8,17 +8,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
-
-	"golang.zx2c4.com/wireguard/wgctrl"
-
-	"github.com/kindred-project/kindred/internal/containerd"
-	"github.com/kindred-project/kindred/internal/datadir"
 )
 
 // TestPodNetworkWireGuard: with --pod-network wireguard, pods of two machines reach each other by encrypted packets, and not at all
-// when the machines no longer know each other's keys. The interfaces are those of wireguard-go, which needs no module of the kernel.
+// when the machines no longer know each other's keys. The interfaces are those of wireguard-go, which needs no module of the kernel; the
+// log of each machine names it.
 func TestPodNetworkWireGuard(t *testing.T) {
 	needContainers(t)
 	if userRuntime != "" {
@@ -32,25 +30,19 @@ func TestPodNetworkWireGuard(t *testing.T) {
 	first, second := l.machine(1), l.machine(2)
 	c := stoppedCluster(t, "")
 	first.dir = c.dir
-	links := []string{first.wireguardGo(program), second.wireguardGo(program)}
 	s := newSession(t, first.serveWithNode(c, "--bind-address", first.address, "--node-name", "first", "--pod-network", "wireguard"))
 	second.resetAfterwards()
 	second.join(append(s.invitation(), "--node-name", secondNode, "--pod-network", "wireguard")...)
 	second.loadImages()
+	links := map[*otherMachine]string{first: s.wireguardGo(first, program), second: s.wireguardGo(second, program)}
 	s.connects()
-
-	client, err := wgctrl.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	for _, link := range links {
-		device, err := client.Device(link)
+	for m, name := range links {
+		link, err := handleAt(t, m.at).LinkByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(device.Peers) != 1 || device.Peers[0].TransmitBytes == 0 || device.Peers[0].ReceiveBytes == 0 {
-			t.Errorf("%s has carried nothing: %+v", link, device.Peers)
+		if carried := link.Attrs().Statistics; carried.TxBytes == 0 || carried.RxBytes == 0 {
+			t.Errorf("%s has carried nothing: %+v", name, carried)
 		}
 	}
 
@@ -63,32 +55,39 @@ func TestPodNetworkWireGuard(t *testing.T) {
 	})
 }
 
-// wireguardGo creates the interface of a machine as a process, and returns its name.
-func (m *otherMachine) wireguardGo(program string) string {
-	m.t.Helper()
-	layout, err := datadir.New(m.dir)
-	if err != nil {
-		m.t.Fatal(err)
+// missingInterface is what a machine without WireGuard in its kernel tells.
+var missingInterface = regexp.MustCompile(`wireguard-go (\S+-wg)`)
+
+// wireguardGo returns the name of a machine's interface. On a kernel without WireGuard, it starts the process that the log of the
+// machine asks for.
+func (s *session) wireguardGo(m *otherMachine, program string) (link string) {
+	s.Helper()
+	var missing bool
+	s.within(20*time.Second, "a machine has WireGuard, or misses it", func() error {
+		log, err := os.ReadFile(filepath.Join(m.dir, "logs", "kindred.log"))
+		if found := missingInterface.FindSubmatch(log); found != nil {
+			link, missing = string(found[1]), true
+			return nil
+		}
+		links, listed := handleAt(s.T, m.at).LinkList()
+		for _, l := range links {
+			if strings.HasSuffix(l.Attrs().Name, "-wg") {
+				link = l.Attrs().Name
+				return nil
+			}
+		}
+		return errors.Join(err, listed, errors.New("there is no interface, and its log does not ask for one"))
+	})
+	if !missing {
+		return link
 	}
-	names, err := containerd.NamesFor(layout.ID())
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	link := names.Bridge + "-wg"
 	cmd := exec.Command("nsenter", "--net=/run/netns/"+m.namespace, program, "--foreground", link)
 	if err := cmd.Start(); err != nil {
-		m.t.Fatal(err)
+		s.Fatal(err)
 	}
-	m.t.Cleanup(func() {
+	s.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	for range 200 {
-		if _, err := os.Stat(filepath.Join("/var/run/wireguard", link+".sock")); err == nil {
-			return link
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	m.t.Fatalf("%s does not serve %s", program, link)
-	return ""
+	return link
 }
