@@ -116,6 +116,16 @@ func invitationOf(server, token, caHash string) (join.Invitation, error) {
 	return i, nil
 }
 
+// AdmitServer gets this machine the keys of the cluster that it is to join as a server, with a token, and does not run it: Start then
+// needs no token. Options that name no cluster to join change nothing.
+func AdmitServer(ctx context.Context, options Options) error {
+	config, err := options.resolve(ctx)
+	if err != nil {
+		return err
+	}
+	return cluster.AdmitServer(ctx, config)
+}
+
 // joins sets what admits this machine as a server of a cluster.
 func (o Options) joins(config *cluster.Config) error {
 	invitation, err := invitationOf(o.Join, o.JoinToken, o.JoinCAHash)

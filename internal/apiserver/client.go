@@ -20,11 +20,11 @@ type Client struct{ requests inprocess.Client }
 
 // Client returns a client of the server whose writes are under a fence, unless that is nil.
 func (s *Server) Client(fence *storage.Fence) Client {
-	requests := inprocess.Client{Server: &s.inprocess}
+	within := storage.Own
 	if fence != nil {
-		requests.Within = fence.Under
+		within = func(ctx context.Context) context.Context { return fence.Under(storage.Own(ctx)) }
 	}
-	return Client{requests}
+	return Client{inprocess.Client{Server: &s.inprocess, Within: within}}
 }
 
 // Config returns an in-process client configuration that acts as the given user. Its field manager

@@ -30,7 +30,8 @@ func newInstall(version string) *cobra.Command {
 		Long: `Writes the unit ` + systemd.Name + `, which runs "kindred up" with the flags given here, enables
 it, so that the cluster is started at boot, and starts it. Nothing is copied: the unit
 refers to this program and to the files that flags name. Containers outlive the service,
-so that it can be restarted without disturbing them.
+so that it can be restarted without disturbing them. A machine that joins a cluster as a
+server gets the keys first, so that the token and the key are not written to the unit.
 
 Repeat the command to change flags. "kindred uninstall" removes the unit.`,
 		Args: cobra.NoArgs,
@@ -72,7 +73,13 @@ func install(cmd *cobra.Command, layout datadir.Layout, options kindred.Options,
 	if err != nil {
 		return err
 	}
-	if err := runService(cmd, layout, manager, "up", start); err != nil || !start {
+	if options.Join != "" {
+		// Everybody who has an account on the machine can read units.
+		if err := kindred.AdmitServer(cmd.Context(), options); err != nil {
+			return upError(cmd.Context(), err)
+		}
+	}
+	if err := runService(cmd, layout, manager, "up", start, "token", "ca-hash", "certificate-key"); err != nil || !start {
 		return err
 	}
 	printf(cmd, "ready\nexport KUBECONFIG=%s\n", layout.Kubeconfig())

@@ -110,7 +110,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 
 // openStore opens the keys and etcd.
 func (c *Cluster) openStore(ctx context.Context, steps *steps) (err error) {
-	if err := c.receiveKeys(ctx); err != nil {
+	if err := receiveKeys(ctx, c.config); err != nil {
 		return err
 	}
 	if c.keys, err = pki.Open(c.config.Dir.PKI(), c.config.Clock); err != nil {
@@ -171,24 +171,33 @@ func (c *Cluster) etcdMember() (*storage.Member, error) {
 	}, nil
 }
 
+// AdmitServer gets this machine the keys of the cluster that it is to join as a server, so that Start needs no token later.
+func AdmitServer(ctx context.Context, config Config) error {
+	lock, err := config.Dir.Lock()
+	if err != nil {
+		return err
+	}
+	return errors.Join(receiveKeys(ctx, config), lock.Release())
+}
+
 // receiveKeys gets the cluster's keys from another server, if this one is to join it and has not done so before.
-func (c *Cluster) receiveKeys(ctx context.Context) error {
-	if c.config.Join.Server == "" {
+func receiveKeys(ctx context.Context, config Config) error {
+	if config.Join.Server == "" {
 		return nil
 	}
-	known, err := pki.Exists(c.config.Dir.PKI())
+	known, err := pki.Exists(config.Dir.PKI())
 	if known || err != nil {
 		return err
 	}
-	ca, err := join.Discover(ctx, c.config.Join.Invitation, c.config.Clock)
+	ca, err := join.Discover(ctx, config.Join.Invitation, config.Clock)
 	if err != nil {
 		return err
 	}
-	files, err := join.Keys(ctx, c.config.Join, ca)
+	files, err := join.Keys(ctx, config.Join, ca)
 	if err != nil {
 		return err
 	}
-	return pki.Adopt(c.config.Dir.PKI(), files)
+	return pki.Adopt(config.Dir.PKI(), files)
 }
 
 // watchStore fails the cluster when the embedded store fails.

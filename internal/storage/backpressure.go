@@ -20,8 +20,9 @@ const (
 	// cache. It is the length of the queue that the cache gives to a watch of a quiet resource.
 	maxInFlight = 10
 	// maxDelay is the maximum delay of an event. It only matters if a watch is stuck:
-	// the cache then ends it, as it would without the delay.
-	maxDelay = 100 * time.Millisecond
+	// the cache then ends it, as it would without the delay. Where many goroutines wait for a
+	// processor, a watch may need a tenth of a second for its turn.
+	maxDelay = 2 * time.Second
 )
 
 // backpressure keeps the watch cache of one resource from running ahead of its watches.

@@ -5,6 +5,7 @@ package storage
 
 import (
 	"context"
+	"math"
 	"strings"
 	"sync"
 
@@ -14,9 +15,22 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// bufferLimit is how many events a watch may be behind before it blocks the watch cache, which
+// bufferLimit is how many events the watch of a client may be behind before it blocks the watch cache, which
 // then ends it. An event costs a few words: all watches share its object.
 const bufferLimit = 10_000
+
+type ownKey struct{}
+
+// Own returns the context of a request of the server's own process. Its watches have no bufferLimit: they are behind only when
+// the processors are busy, and would then list all objects again, which costs each handler of an informer an event for each object.
+func Own(ctx context.Context) context.Context { return context.WithValue(ctx, ownKey{}, true) }
+
+func limitOf(ctx context.Context) int {
+	if own, _ := ctx.Value(ownKey{}).(bool); own {
+		return math.MaxInt
+	}
+	return bufferLimit
+}
 
 // watchBuffer is a watch cache whose watches buffer events, so that a slow client does not block
 // the watch cache.
@@ -32,7 +46,7 @@ func (b watchBuffer) Watch(ctx context.Context, key string, opts storage.ListOpt
 	if err != nil {
 		return nil, err
 	}
-	w := &bufferedWatch{source: source, onEvent: func(watch.Event) {}, onLeave: func() {}}
+	w := &bufferedWatch{source: source, limit: limitOf(ctx), onEvent: func(watch.Event) {}, onLeave: func() {}}
 	if selects := b.selection(ctx, key, opts.Predicate); selects != nil {
 		versions := b.Versioner()
 		b.pressure.join(w, selects)
@@ -70,6 +84,8 @@ func namespaceOf(object runtime.Object) string {
 // its client reads them.
 type bufferedWatch struct {
 	source watch.Interface
+	// limit is how many events are buffered at most.
+	limit int
 	// onEvent is called for each event that is taken from the source. onLeave is called, perhaps more
 	// than once, when the watch takes no more events or exerts no more backpressure.
 	onEvent func(watch.Event)
@@ -109,7 +125,7 @@ func (w *bufferedWatch) run() {
 			out  chan watch.Event
 			next watch.Event
 		)
-		if len(buffer) >= bufferLimit {
+		if len(buffer) >= w.limit {
 			in = nil
 			w.onLeave()
 		}

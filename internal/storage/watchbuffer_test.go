@@ -17,7 +17,7 @@ func event(i int) watch.Event {
 }
 
 func startBuffered(source watch.Interface) *bufferedWatch {
-	return (&bufferedWatch{source: source, onEvent: func(watch.Event) {}, onLeave: func() {}}).start()
+	return (&bufferedWatch{source: source, limit: bufferLimit, onEvent: func(watch.Event) {}, onLeave: func() {}}).start()
 }
 
 func TestBufferKeepsOrderOfBurst(t *testing.T) {
@@ -58,6 +58,18 @@ func TestBufferIsBounded(t *testing.T) {
 	}
 	<-w.ResultChan()
 	<-taken
+}
+
+func TestOwnWatchesAreNotBounded(t *testing.T) {
+	if got := limitOf(t.Context()); got != bufferLimit {
+		t.Errorf("the limit of a client is %d", got)
+	}
+	source := watch.NewFake()
+	w := &bufferedWatch{source: source, limit: limitOf(Own(t.Context())), onEvent: func(watch.Event) {}, onLeave: func() {}}
+	defer w.start().Stop()
+	for i := range 2 * bufferLimit {
+		source.Action(event(i).Type, event(i).Object)
+	}
 }
 
 func TestBufferedWatchStops(t *testing.T) {

@@ -66,7 +66,7 @@ func (k kindred) start(ctx context.Context, dir string) (cluster, error) {
 		up.Args = []string{"--no-node", "--simulated-nodes", strconv.Itoa(k.simulated)}
 	}
 	if k.second != nil {
-		if err := k.second.Connect(ctx); err != nil {
+		if err := k.second.Connect(); err != nil {
 			return cluster{}, err
 		}
 		up.Args = []string{"--bind-address", k.second.HostAddress().String()}

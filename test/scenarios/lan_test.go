@@ -19,6 +19,8 @@ type lan struct {
 	bridge netlink.Link
 	// host is the address of this machine in the network.
 	host string
+	// build is the program of the machines, if it is another one, and clocks a directory with the clock of each.
+	build, clocks string
 }
 
 func newLAN(t *testing.T) *lan {
@@ -53,6 +55,9 @@ func (l *lan) unconnected(number int) *otherMachine {
 	l.t.Helper()
 	m := &otherMachine{t: l.t, dir: filepath.Join(l.t.TempDir(), "data"), namespace: port(number), host: l.host, address: fmt.Sprintf("10.247.8.%d", 10+number)}
 	m.at = namespace(l.t, m.namespace)
+	if m.build = l.build; l.clocks != "" {
+		m.with = []string{"env", clockVariable + "=" + l.clock(number)}
+	}
 	return m
 }
 
@@ -78,7 +83,7 @@ func (l *lan) server(number int, args ...string) *cluster {
 // serve starts "kindred up" on the machine.
 func (m *otherMachine) serve(c *cluster, args ...string) *cluster {
 	m.t.Helper()
-	c.under = []string{"nsenter", "--net=/run/netns/" + m.namespace}
+	c.under, c.build = m.inside(), m.build
 	c.mustStart(m.t, append([]string{"--secure-port", "6443"}, args...)...)
 	return c
 }

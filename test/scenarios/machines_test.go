@@ -4,6 +4,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"os"
@@ -26,6 +27,9 @@ type otherMachine struct {
 	// namespace is the name of its network namespace, address its address, and host that of this machine for it.
 	namespace, address, host string
 	at                       netns.NsHandle
+	// build is the program, if it is another one, and with the beginning of its command line there; usually none.
+	build string
+	with  []string
 }
 
 // namespace creates a network namespace with its loopback up.
@@ -156,7 +160,13 @@ func bringUp(at *netlink.Handle, name, address string) error {
 
 // command returns a command line of kindred on the machine.
 func (m *otherMachine) command(args ...string) *exec.Cmd {
-	return exec.Command("nsenter", append([]string{"--net=/run/netns/" + m.namespace, binary, "--data-dir", m.dir}, args...)...)
+	line := append(append(m.inside(), cmp.Or(m.build, binary), "--data-dir", m.dir), args...)
+	return exec.Command(line[0], line[1:]...)
+}
+
+// inside returns the beginning of a command line on the machine.
+func (m *otherMachine) inside() []string {
+	return append([]string{"nsenter", "--net=/run/netns/" + m.namespace}, m.with...)
 }
 
 func (m *otherMachine) run(args ...string) result { return runCommand(m.command(args...), "") }

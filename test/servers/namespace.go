@@ -14,22 +14,53 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// machine is a network namespace that is connected with this machine as another machine would be.
+// machinesBridge is the link that machines share, on this machine.
+const machinesBridge = "kindred-hosts"
+
+// machinesLink is the network of the machines. This machine has its first address.
+var machinesLink = netip.MustParsePrefix("10.247.0.0/24")
+
+// hostAddress is the address of this machine that the others reach.
+func hostAddress() netip.Addr { return machinesLink.Addr().Next() }
+
+// connectMachines creates the link.
+func connectMachines() error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = machinesBridge
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
+		return fmt.Errorf("bridge %s: %w", machinesBridge, err)
+	}
+	return addressed(machinesBridge, hostAddress())
+}
+
+// disconnectMachines removes the link, if there is one.
+func disconnectMachines() error {
+	link, err := netlink.LinkByName(machinesBridge)
+	var absent netlink.LinkNotFoundError
+	if errors.As(err, &absent) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return netlink.LinkDel(link)
+}
+
+// machine is a network namespace on the link, as another machine would be.
 type machine struct {
-	// link is the name of the link, on this machine.
+	// link is the name of its interface on this machine.
 	link string
 	ns   netns.NsHandle
 }
 
-// hostAddress returns the address of this machine on the link of a machine, by its number.
-func hostAddress(number int) netip.Addr {
-	return netip.AddrFrom4([4]byte{10, 247, 0, byte(4*number + 1)})
+// machineAddress returns the address of a machine, by its number, which is at least 2.
+func machineAddress(number int) netip.Addr {
+	address := machinesLink.Addr().As4()
+	address[3] = byte(number)
+	return netip.AddrFrom4(address)
 }
 
-// machineAddress returns the address of a machine.
-func machineAddress(number int) netip.Addr { return hostAddress(number).Next() }
-
-// newMachine creates a machine. Each has a number of its own, of which its addresses are made.
+// newMachine creates a machine. Each has a number of its own.
 func newMachine(link string, number int) (_ *machine, err error) {
 	m := &machine{link: link, ns: netns.None()}
 	defer func() {
@@ -37,6 +68,10 @@ func newMachine(link string, number int) (_ *machine, err error) {
 			err = errors.Join(fmt.Errorf("the network namespace of %s: %w", link, err), m.remove())
 		}
 	}()
+	bridge, err := netlink.LinkByName(machinesBridge)
+	if err != nil {
+		return nil, err
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	here, err := netns.Get()
@@ -51,15 +86,15 @@ func newMachine(link string, number int) (_ *machine, err error) {
 		return nil, err
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name = link
+	attrs.Name, attrs.MasterIndex = link, bridge.Attrs().Index
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(m.ns))}); err != nil {
 		return nil, fmt.Errorf("link %s: %w", link, err)
 	}
-	if err := addressed(link, hostAddress(number)); err != nil {
+	if err := linkUp(link); err != nil {
 		return nil, err
 	}
 	return m, m.within(func() error {
-		return errors.Join(linkUp("lo"), addressed("eth0", machineAddress(number)), defaultRoute(hostAddress(number)))
+		return errors.Join(linkUp("lo"), addressed("eth0", machineAddress(number)), defaultRoute(hostAddress()))
 	})
 }
 
@@ -107,7 +142,7 @@ func addressed(name string, address netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	network := &netlink.Addr{IPNet: &net.IPNet{IP: address.AsSlice(), Mask: net.CIDRMask(30, 32)}}
+	network := &netlink.Addr{IPNet: &net.IPNet{IP: address.AsSlice(), Mask: net.CIDRMask(machinesLink.Bits(), 32)}}
 	return errors.Join(netlink.AddrAdd(link, network), netlink.LinkSetUp(link))
 }
 

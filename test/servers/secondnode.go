@@ -29,19 +29,27 @@ type SecondNode struct {
 	process *process
 }
 
-// secondName is the name of the node. It is fixed, because there is one at a time.
-const secondName = "kindred-second"
+// The name of the node, and its number as a machine. They are fixed, because there is one at a time.
+const (
+	secondName   = "kindred-second"
+	secondNumber = 100
+)
 
 // HostAddress returns the address of this machine that both nodes reach. The cluster's API must listen on it.
-func (*SecondNode) HostAddress() netip.Addr { return hostAddress(0) }
+func (*SecondNode) HostAddress() netip.Addr { return hostAddress() }
 
 // Data returns the node's data directory.
 func (n *SecondNode) Data() string { return filepath.Join(n.dir, "data") }
 
-// Connect creates the namespace and its link to this machine.
-func (n *SecondNode) Connect(ctx context.Context) (err error) {
-	n.machine, err = newMachine(secondName, 0)
-	return err
+// Connect creates the namespace and its link to this machine, which further machines share.
+func (n *SecondNode) Connect() (err error) {
+	if err := connectMachines(); err != nil {
+		return errors.Join(err, disconnectMachines())
+	}
+	if n.machine, err = newMachine(secondName, secondNumber); err != nil {
+		return errors.Join(err, disconnectMachines())
+	}
+	return nil
 }
 
 // Start joins the node to a running cluster, with its files in dir, and returns when it is ready.
@@ -91,7 +99,7 @@ func (n *SecondNode) Stop(ctx context.Context) error {
 	if _, err := os.Stat(n.Data()); err == nil {
 		failed = append(failed, n.machine.within(func() error { return n.verb(ctx, "reset") }))
 	}
-	return errors.Join(append(failed, n.machine.remove())...)
+	return errors.Join(append(failed, n.machine.remove(), disconnectMachines())...)
 }
 
 // Load adds the images of archives to the node.
