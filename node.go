@@ -57,6 +57,10 @@ func StartNode(ctx context.Context, options NodeOptions) (*Node, error) {
 	return &Node{running}, nil
 }
 
+// ErrMoved is the failure of a node whose machine reaches the server from another address than at its start. It can join again at once,
+// with the new address; its containers run on.
+var ErrMoved = cluster.ErrMoved
+
 // Kubeconfig returns the path of a kubeconfig for the HTTP server of the node agent, which serves /pods, for example.
 func (n *Node) Kubeconfig() string { return n.running.Kubeconfig() }
 

@@ -5,8 +5,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -62,12 +64,12 @@ func nodeOutput(cmd *cobra.Command) (progress func(step string, took time.Durati
 	return func(step string, took time.Duration) { printStep(cmd, step, took) }, func(line string) { printf(cmd, "%s\n", line) }
 }
 
-// serveNode runs a node until a signal or a failure. It calls ready once.
+// serveNode runs a node until a signal or a failure. It calls ready after each start of the node: there is another one when the address of
+// the machine changes.
 func serveNode(cmd *cobra.Command, dataDir string, start func(context.Context) (*kindred.Node, error), ready func(*kindred.Node)) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // A second signal ends the process at once.
-	began := clock.RealClock{}.Now()
 	notifier, err := systemd.TakeNotifier()
 	if err != nil {
 		return err
@@ -77,6 +79,25 @@ func serveNode(cmd *cobra.Command, dataDir string, start func(context.Context) (
 		return err
 	}
 	defer closeLog()
+	mindMemory := sync.OnceFunc(func() {
+		go paceGC(ctx, clock.RealClock{})
+		go keepFree(ctx, clock.RealClock{})
+	})
+	for {
+		err := runUntilMoved(ctx, cmd, notifier, start, func(node *kindred.Node) {
+			ready(node)
+			mindMemory()
+		})
+		if !errors.Is(err, kindred.ErrMoved) {
+			return err
+		}
+		printf(cmd, "%v; the node is started again\n", err)
+	}
+}
+
+// runUntilMoved runs a node until ctx ends, it fails, or its machine has another address.
+func runUntilMoved(ctx context.Context, cmd *cobra.Command, notifier systemd.Notifier, start func(context.Context) (*kindred.Node, error), ready func(*kindred.Node)) error {
+	began := clock.RealClock{}.Now()
 	node, err := start(ctx)
 	if err != nil {
 		return upError(ctx, err)
@@ -85,8 +106,6 @@ func serveNode(cmd *cobra.Command, dataDir string, start func(context.Context) (
 	printf(cmd, "ready in %d ms\n", clock.RealClock{}.Since(began).Milliseconds())
 	ready(node)
 	notify(cmd, notifier, systemd.Ready+"\n"+systemd.Status("API at "+node.Server()))
-	go paceGC(ctx, clock.RealClock{})
-	go keepFree(ctx, clock.RealClock{})
 	select {
 	case <-ctx.Done():
 		notify(cmd, notifier, systemd.Stopping)

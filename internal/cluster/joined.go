@@ -46,6 +46,7 @@ func AdmitNode(ctx context.Context, config Config, invitation join.Invitation) e
 
 // join gets credentials, registers the node, and starts its agent with the ranges that the cluster gives it.
 func (n *Node) join(ctx context.Context, invitation join.Invitation, steps *steps) error {
+	given := len(n.config.NodeIPs) > 0
 	credentials, known, err := n.credentials(ctx, invitation)
 	if err != nil {
 		return err
@@ -73,6 +74,9 @@ func (n *Node) join(ctx context.Context, invitation join.Invitation, steps *step
 		return err
 	}
 	n.parts.Start("certificates", credentials.Run)
+	if !given {
+		n.parts.Start("address", n.watchAddress)
+	}
 	return n.writeInstance(m, n.server)
 }
 
@@ -159,6 +163,35 @@ func (n *Node) adopt(ctx context.Context, client kubernetes.Interface) error {
 	}
 	n.config.ServiceCIDRs, err = join.ServiceRanges(ctx, client)
 	return err
+}
+
+// ErrMoved is why a node cannot continue whose machine has another address than at its start. Joined again, it has the new one.
+var ErrMoved = errors.New("the address of this machine has changed")
+
+// addressInterval is the time between two looks at the address of the machine. An upstream kubelet looks every 10 s
+// (nodeStatusUpdateFrequency).
+const addressInterval = 10 * time.Second
+
+// watchAddress fails when this machine reaches the server from another address, twice in a row.
+func (n *Node) watchAddress(ctx context.Context) error {
+	ticker := n.config.Clock.NewTicker(addressInterval)
+	defer ticker.Stop()
+	known := n.config.NodeIPs[0]
+	for last := known; ; {
+		select {
+		case <-ticker.C():
+		case <-ctx.Done():
+			return nil
+		}
+		now, err := join.AddressTowards(n.server)
+		if err != nil {
+			continue // without a route there is no other address
+		}
+		if now != known && now == last {
+			return fmt.Errorf("%w from %s to %s", ErrMoved, known, now)
+		}
+		last = now
+	}
 }
 
 // initial returns the Node as it is registered. The agent adds the rest.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"iter"
 	"maps"
 	"net"
 	"net/netip"
@@ -75,44 +76,65 @@ func (r *podRoutes) ensure() (restored bool, err error) {
 			delete(present, prefix)
 		}
 	}
-	tunnelled, sealed, apart := map[netip.Prefix]tunnelEnd{}, map[netip.Prefix]sealedEnd{}, map[netip.Prefix]hop{}
+	plan, err := r.plan(present)
+	errs = append(errs, err)
+	for prefix, via := range plan.direct {
+		errs = append(errs, r.add(&netlink.Route{Dst: ipNet(prefix), Gw: net.IP(via.AsSlice())}))
+	}
+	tunnelled, err := r.ensureTunnelled(plan.tunnelled)
+	errs = append(errs, err)
+	sealed, err := r.ensureSealed(plan.sealed)
+	errs = append(errs, err)
+	if len(plan.apart) > 0 && !maps.Equal(plan.apart, r.apart) {
+		errs = append(errs, errApart(plan.apart))
+	}
+	r.apart = plan.apart
+	return len(plan.direct) > 0 || tunnelled || sealed, errors.Join(errs...)
+}
+
+// ways are how packets get to ranges of pods.
+type ways struct {
+	// direct are the ranges without a route whose machines share a link with this one.
+	direct    map[netip.Prefix]netip.Addr
+	tunnelled map[netip.Prefix]tunnelEnd
+	sealed    map[netip.Prefix]sealedEnd
+	apart     map[netip.Prefix]hop
+}
+
+// plan decides the ways to all wanted ranges, given the routes that are present and right.
+func (r *podRoutes) plan(present map[netip.Prefix]*netlink.Route) (ways, error) {
+	w := ways{map[netip.Prefix]netip.Addr{}, map[netip.Prefix]tunnelEnd{}, map[netip.Prefix]sealedEnd{}, map[netip.Prefix]hop{}}
+	var errs []error
 	for prefix, via := range r.wanted {
-		if via.sealed {
-			if r.wireguard.reaches(via.sealedEnd) {
-				sealed[prefix] = via.sealedEnd
-			} else {
-				apart[prefix] = via
-			}
-			continue
-		}
-		if route, ok := present[prefix]; ok {
-			if r.tunnel.carries(route, prefix) {
-				tunnelled[prefix] = via.end
-			}
-			continue
-		}
-		shared, err := isShared(via.address)
+		route, ok := present[prefix]
 		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("the route to pods in %s: %w", prefix, err))
-		case shared && !via.tunnelled:
-			errs = append(errs, r.add(prefix, via.address))
-			restored = true
-		case r.tunnel.reaches(via.end):
-			tunnelled[prefix] = via.end
-		default:
-			apart[prefix] = via
+		case via.sealed && r.wireguard.reaches(via.sealedEnd):
+			w.sealed[prefix] = via.sealedEnd
+		case via.sealed:
+			w.apart[prefix] = via
+		case ok && r.tunnel.carries(route, prefix):
+			w.tunnelled[prefix] = via.end
+		case !ok:
+			errs = append(errs, r.planNew(w, prefix, via))
 		}
 	}
-	wasTunnelled, err := r.ensureTunnelled(tunnelled)
-	errs = append(errs, err)
-	wasSealed, err := r.ensureSealed(sealed)
-	errs = append(errs, err)
-	if len(apart) > 0 && !maps.Equal(apart, r.apart) {
-		errs = append(errs, errApart(apart))
+	return w, errors.Join(errs...)
+}
+
+// planNew decides the way to a range that has none.
+func (r *podRoutes) planNew(w ways, prefix netip.Prefix, via hop) error {
+	shared, err := isShared(via.address)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the route to pods in %s: %w", prefix, err)
+	case shared && !via.tunnelled:
+		w.direct[prefix] = via.address
+	case r.tunnel.reaches(via.end):
+		w.tunnelled[prefix] = via.end
+	default:
+		w.apart[prefix] = via
 	}
-	r.apart = apart
-	return restored || wasTunnelled || wasSealed, errors.Join(errs...)
+	return nil
 }
 
 // leads reports whether a route leads to the machine of pods as it should.
@@ -160,27 +182,11 @@ func (r *podRoutes) ensureSealed(nodes map[netip.Prefix]sealedEnd) (restored boo
 	if err != nil {
 		return false, err
 	}
-	errs := []error{r.wireguard.connect(nodes)}
-	present, err := r.present()
-	if err != nil {
-		return false, err
-	}
-	for prefix := range nodes {
-		if present[prefix] == nil {
-			errs = append(errs, r.addSealed(prefix, link))
-			restored = true
-		}
-	}
-	return restored, errors.Join(errs...)
-}
-
-// addSealed adds a route through the encrypted interface.
-func (r *podRoutes) addSealed(prefix netip.Prefix, link netlink.Link) error {
-	route := &netlink.Route{Dst: ipNet(prefix), LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK, Protocol: podRouteProtocol, Priority: r.metric}
-	if err := netlink.RouteAdd(route); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("the route to pods in %s through %s: %w", prefix, r.wireguard.link, err)
-	}
-	return nil
+	connected := r.wireguard.connect(nodes)
+	added, err := r.addMissing(maps.Keys(nodes), func(prefix netip.Prefix) *netlink.Route {
+		return &netlink.Route{Dst: ipNet(prefix), LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK}
+	})
+	return restored || added, errors.Join(connected, err)
 }
 
 // ensureTunnelled restores the tunnel to nodes and the routes to their pods; it removes the tunnel if no node needs it.
@@ -192,30 +198,28 @@ func (r *podRoutes) ensureTunnelled(nodes map[netip.Prefix]tunnelEnd) (restored 
 	if err != nil {
 		return false, err
 	}
-	errs := []error{r.tunnel.connect(link, nodes)}
+	connected := r.tunnel.connect(link, nodes)
+	// The gateway is the tunnel's end on the node with the range.
+	added, err := r.addMissing(maps.Keys(nodes), func(prefix netip.Prefix) *netlink.Route {
+		return &netlink.Route{Dst: ipNet(prefix), Gw: net.IP(prefix.Masked().Addr().AsSlice()), LinkIndex: link.Attrs().Index, Flags: int(netlink.FLAG_ONLINK)}
+	})
+	return restored || added, errors.Join(connected, err)
+}
+
+// addMissing adds the routes to ranges that have none, and reports whether there were such.
+func (r *podRoutes) addMissing(prefixes iter.Seq[netip.Prefix], route func(netip.Prefix) *netlink.Route) (added bool, err error) {
 	present, err := r.present()
 	if err != nil {
 		return false, err
 	}
-	for prefix := range nodes {
+	var errs []error
+	for prefix := range prefixes {
 		if present[prefix] == nil {
-			errs = append(errs, r.addTunnelled(prefix, link))
-			restored = true
+			errs = append(errs, r.add(route(prefix)))
+			added = true
 		}
 	}
-	return restored, errors.Join(errs...)
-}
-
-// addTunnelled adds a route through the tunnel, to the end on the node with the range.
-func (r *podRoutes) addTunnelled(prefix netip.Prefix, link netlink.Link) error {
-	route := &netlink.Route{
-		Dst: ipNet(prefix), Gw: net.IP(prefix.Masked().Addr().AsSlice()), LinkIndex: link.Attrs().Index, Flags: int(netlink.FLAG_ONLINK),
-		Protocol: podRouteProtocol, Priority: r.metric,
-	}
-	if err := netlink.RouteAdd(route); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("the route to pods in %s through %s: %w", prefix, r.tunnel.link, err)
-	}
-	return nil
+	return added, errors.Join(errs...)
 }
 
 // present returns this cluster's routes.
@@ -235,10 +239,11 @@ func (r *podRoutes) present() (map[netip.Prefix]*netlink.Route, error) {
 	return own, nil
 }
 
-func (r *podRoutes) add(prefix netip.Prefix, via netip.Addr) error {
-	route := &netlink.Route{Dst: ipNet(prefix), Gw: net.IP(via.AsSlice()), Protocol: podRouteProtocol, Priority: r.metric}
+// add adds a route of this cluster.
+func (r *podRoutes) add(route *netlink.Route) error {
+	route.Protocol, route.Priority = podRouteProtocol, r.metric
 	if err := netlink.RouteAdd(route); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("the route to pods in %s by way of %s: %w", prefix, via, err)
+		return fmt.Errorf("the route to pods %s: %w", route, err)
 	}
 	return nil
 }

@@ -103,14 +103,20 @@ func (t tunnel) ensure() (link netlink.Link, restored bool, err error) {
 	if link, err = netlink.LinkByName(t.link); err != nil {
 		return nil, false, err
 	}
-	for _, pods := range t.ranges {
+	return link, true, errors.Join(addEnds(link, t.ranges), netlink.LinkSetUp(link))
+}
+
+// addEnds gives an interface to other nodes the first address of each range of this node's pods: it is the source address of the
+// machine's own packets.
+func addEnds(link netlink.Link, ranges []netip.Prefix) error {
+	for _, pods := range ranges {
 		first := pods.Masked().Addr()
 		end := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(first, first.BitLen()))}
 		if err := netlink.AddrAdd(link, end); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, false, fmt.Errorf("address %s of %s: %w", first, t.link, err)
+			return fmt.Errorf("address %s of %s: %w", first, link.Attrs().Name, err)
 		}
 	}
-	return link, true, netlink.LinkSetUp(link)
+	return nil
 }
 
 // fits reports whether an interface is this tunnel, up.

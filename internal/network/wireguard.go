@@ -114,14 +114,7 @@ func (w wireguard) ensure() (link netlink.Link, restored bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	for _, pods := range w.ranges {
-		first := pods.Masked().Addr()
-		end := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(first, first.BitLen()))}
-		if err := netlink.AddrAdd(link, end); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, false, fmt.Errorf("address %s of %s: %w", first, w.link, err)
-		}
-	}
-	return link, true, errors.Join(netlink.LinkSetMTU(link, mtu), netlink.LinkSetUp(link))
+	return link, true, errors.Join(addEnds(link, w.ranges), netlink.LinkSetMTU(link, mtu), netlink.LinkSetUp(link))
 }
 
 func (w wireguard) add() (netlink.Link, error) {

@@ -53,13 +53,16 @@ func (l *lan) machine(number int) *otherMachine {
 
 func (l *lan) unconnected(number int) *otherMachine {
 	l.t.Helper()
-	m := &otherMachine{t: l.t, dir: filepath.Join(l.t.TempDir(), "data"), namespace: port(number), host: l.host, address: fmt.Sprintf("10.247.8.%d", 10+number)}
+	m := &otherMachine{t: l.t, dir: filepath.Join(l.t.TempDir(), "data"), namespace: port(number), host: l.host, address: l.address(number)}
 	m.at = namespace(l.t, m.namespace)
 	if m.build = l.build; l.clocks != "" {
 		m.with = []string{"env", clockVariable + "=" + l.clock(number)}
 	}
 	return m
 }
+
+// address is that of a machine.
+func (l *lan) address(number int) string { return fmt.Sprintf("10.247.8.%d", 10+number) }
 
 // port is the bridge's link to a machine.
 func port(number int) string { return fmt.Sprintf("kindred-lan-%d", number) }
