@@ -67,8 +67,11 @@ func New(o Options) (*Nodes, error) {
 		leases:      make([]*coordinationv1.Lease, o.Count),
 		models:      map[types.NamespacedName]*model{},
 	}
-	if err := n.pods.AddIndexers(cache.Indexers{nodeIndex: nodeOf}); err != nil {
-		return nil, fmt.Errorf("indexing pods: %w", err)
+	// The informer has the index already if Nodes ran before.
+	if _, indexed := n.pods.GetIndexer().GetIndexers()[nodeIndex]; !indexed {
+		if err := n.pods.AddIndexers(cache.Indexers{nodeIndex: nodeOf}); err != nil {
+			return nil, fmt.Errorf("indexing pods: %w", err)
+		}
 	}
 	for i := range o.Count {
 		n.index[o.nodeName(i)] = i
