@@ -6,6 +6,7 @@ package simulated
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,21 +17,24 @@ import (
 	"github.com/kindred-project/kindred/internal/node/pod"
 )
 
-// The addresses of nodes and pods. 198.18.0.0/15 is reserved for benchmarks (RFC 2544, RFC 6890), so that
-// no reachable network uses it. Nodes have the lower quarter.
+// The addresses of nodes and pods. 198.18.0.0/15 is reserved for benchmarks (RFC 2544, RFC 6890), and 240.0.0.0/4 for future use
+// (RFC 1112), so that no reachable network uses them. Nodes have the lowest quarter of the first, and pods the rest: when more than 98,000 run, others
+// have addresses of the second.
 var (
 	nodeAddresses = netip.MustParsePrefix("198.18.0.0/17")
-	podAddresses  = []netip.Prefix{netip.MustParsePrefix("198.18.128.0/17"), netip.MustParsePrefix("198.19.0.0/16")}
+	podAddresses  = []netip.Prefix{netip.MustParsePrefix("198.18.128.0/17"), netip.MustParsePrefix("198.19.0.0/16"), netip.MustParsePrefix("240.0.0.0/8")}
 )
 
 // allocations holds what each pod is allocated: an address, unique among all nodes, and a share of its
 // node's resources.
 type allocations struct {
-	mu    sync.Mutex
-	pods  map[types.UID]*allocation
-	taken map[netip.Addr]types.UID
-	next  netip.Addr
-	loads map[string]*admission.Load
+	mu   sync.Mutex
+	pods map[types.UID]*allocation
+	// ranges are those of the addresses, of which the first ones are not used; last is the last one that was given.
+	ranges []netip.Prefix
+	taken  map[netip.Addr]types.UID
+	last   netip.Addr
+	loads  map[string]*admission.Load
 }
 
 // allocation is what one pod is allocated.
@@ -45,10 +49,10 @@ type allocation struct {
 	settled bool
 }
 
-func newAllocations() *allocations {
+func newAllocations(ranges ...netip.Prefix) *allocations {
 	return &allocations{
-		pods: map[types.UID]*allocation{}, taken: map[netip.Addr]types.UID{},
-		loads: map[string]*admission.Load{}, next: podAddresses[0].Addr(),
+		pods: map[types.UID]*allocation{}, ranges: ranges, taken: map[netip.Addr]types.UID{}, last: ranges[0].Addr(),
+		loads: map[string]*admission.Load{},
 	}
 }
 
@@ -101,35 +105,32 @@ func (l *allocations) address(uid types.UID) (string, error) {
 	if a.address.IsValid() {
 		return a.address.String(), nil
 	}
-	for range addressCount() {
-		l.next = nextAddress(l.next)
-		if _, taken := l.taken[l.next]; !taken {
-			l.taken[l.next] = uid
-			a.address = l.next
+	if len(l.taken) >= l.size() {
+		return "", fmt.Errorf("no IP address left for simulated pods: %d are in use", len(l.taken))
+	}
+	for {
+		l.last = l.after(l.last)
+		if _, taken := l.taken[l.last]; !taken {
+			l.taken[l.last] = uid
+			a.address = l.last
 			return a.address.String(), nil
 		}
 	}
-	return "", fmt.Errorf("no IP address left for simulated pods: %d are in use", len(l.taken))
 }
 
-// nextAddress returns the pod address after a. It wraps around.
-func nextAddress(a netip.Addr) netip.Addr {
-	a = a.Next()
-	for i, p := range podAddresses {
-		if p.Contains(a) {
-			return a
-		}
-		if i+1 < len(podAddresses) && podAddresses[i+1].Contains(a) {
-			return a
-		}
+// after returns the address after a. It wraps around.
+func (l *allocations) after(a netip.Addr) netip.Addr {
+	in := slices.IndexFunc(l.ranges, func(p netip.Prefix) bool { return p.Contains(a) })
+	if next := a.Next(); l.ranges[in].Contains(next) {
+		return next
 	}
-	return podAddresses[0].Addr().Next()
+	return l.ranges[(in+1)%len(l.ranges)].Addr().Next()
 }
 
-func addressCount() int {
-	n := 0
-	for _, p := range podAddresses {
-		n += 1 << (32 - p.Bits())
+// size returns how many addresses there are.
+func (l *allocations) size() (n int) {
+	for _, p := range l.ranges {
+		n += 1<<(32-p.Bits()) - 1
 	}
 	return n
 }

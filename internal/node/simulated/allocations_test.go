@@ -6,6 +6,7 @@ package simulated
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,7 +21,7 @@ import (
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 
 func TestAddressesAreUnique(t *testing.T) {
-	l := newAllocations()
+	l := newAllocations(podAddresses...)
 	shown := named("shown", "sim-0")
 	shown.Status.PodIP = "198.18.128.2"
 	l.observe(shown)
@@ -45,23 +46,23 @@ func TestAddressesAreUnique(t *testing.T) {
 }
 
 func TestAddressesAreExhaustedAndReused(t *testing.T) {
-	l := newAllocations()
-	last := ""
-	for i := 0; ; i++ {
+	l := newAllocations(netip.MustParsePrefix("198.19.255.252/30"), netip.MustParsePrefix("240.0.0.0/30"))
+	var given []string
+	for i := range 6 {
 		ip, err := l.address(types.UID(fmt.Sprint(i)))
 		if err != nil {
-			if i != addressCount()-1 { // the first address is the network's
-				t.Fatalf("%v after %d addresses, want %d", err, i, addressCount()-1)
-			}
-			break
+			t.Fatal(err)
 		}
-		last = ip
+		given = append(given, ip)
 	}
-	if last != "198.19.255.255" {
-		t.Errorf("the last address is %s", last)
+	if want := []string{"198.19.255.253", "198.19.255.254", "198.19.255.255", "240.0.0.1", "240.0.0.2", "240.0.0.3"}; !slices.Equal(given, want) {
+		t.Errorf("got %v, want %v", given, want)
 	}
-	want, _ := l.address("77")
-	l.release("77")
+	if ip, err := l.address("late"); err == nil {
+		t.Errorf("%s was allocated after the last address", ip)
+	}
+	want, _ := l.address("3")
+	l.release("3")
 	got, err := l.address("late")
 	if err != nil || got != want {
 		t.Errorf("got %s, %v; want the released address %s", got, err, want)
@@ -69,7 +70,7 @@ func TestAddressesAreExhaustedAndReused(t *testing.T) {
 }
 
 func TestFinishedPodsHaveNoShare(t *testing.T) {
-	l := newAllocations()
+	l := newAllocations(podAddresses...)
 	node := &v1.Node{Status: v1.NodeStatus{Allocatable: defaultCapacity()}}
 	node.Status.Allocatable[v1.ResourcePods] = quantity("1")
 	reserve := func(name string) *pod.Refusal {
@@ -95,7 +96,7 @@ func TestFinishedPodsHaveNoShare(t *testing.T) {
 }
 
 func TestUpToDate(t *testing.T) {
-	l := newAllocations()
+	l := newAllocations(podAddresses...)
 	at := func(version string) *v1.Pod { p := named("p", "sim-0"); p.ResourceVersion = version; return p }
 	if l.upToDate(at("5")) {
 		t.Error("an unknown pod is up to date")

@@ -57,7 +57,7 @@ func New(o Options) (*Nodes, error) {
 	}
 	n := &Nodes{
 		options:     o,
-		allocations: newAllocations(),
+		allocations: newAllocations(podAddresses...),
 		registered:  make(chan struct{}),
 		pods:        o.Informers.Core().V1().Pods().Informer(),
 		members:     o.Informers.Core().V1().Nodes().Informer(),
