@@ -18,12 +18,12 @@ import (
 func clockFaults() []fault {
 	another := func(b *faultBed) int { return (b.leads() + 1) % len(b.servers) }
 	return []fault{
-		{name: "the leader's clock an hour ahead", inject: func(b *faultBed) func() { return b.lan.jump(1+b.leads(), time.Hour) }, hold: cutOff},
-		{name: "the leader's clock an hour behind", inject: func(b *faultBed) func() { return b.lan.jump(1+b.leads(), -time.Hour) }, hold: cutOff},
-		{name: "another server's clock an hour ahead", inject: func(b *faultBed) func() { return b.lan.jump(1+another(b), time.Hour) }, hold: cutOff},
-		{name: "another server's clock an hour behind", inject: func(b *faultBed) func() { return b.lan.jump(1+another(b), -time.Hour) }, hold: cutOff},
-		{name: "a node's clock an hour ahead", inject: func(b *faultBed) func() { return b.lan.jump(farNode, time.Hour) }, hold: cutOff},
-		{name: "a node's clock an hour behind", inject: func(b *faultBed) func() { return b.lan.jump(farNode, -time.Hour) }, hold: cutOff},
+		{name: "leader an hour ahead", inject: func(b *faultBed) func() { return b.lan.jump(1+b.leads(), time.Hour) }, hold: cutOff},
+		{name: "leader an hour behind", inject: func(b *faultBed) func() { return b.lan.jump(1+b.leads(), -time.Hour) }, hold: cutOff},
+		{name: "server an hour ahead", inject: func(b *faultBed) func() { return b.lan.jump(1+another(b), time.Hour) }, hold: cutOff},
+		{name: "server an hour behind", inject: func(b *faultBed) func() { return b.lan.jump(1+another(b), -time.Hour) }, hold: cutOff},
+		{name: "node an hour ahead", inject: func(b *faultBed) func() { return b.lan.jump(farNode, time.Hour) }, hold: cutOff},
+		{name: "node an hour behind", inject: func(b *faultBed) func() { return b.lan.jump(farNode, -time.Hour) }, hold: cutOff},
 	}
 }
 
