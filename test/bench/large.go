@@ -162,6 +162,7 @@ func reportReads(ctx context.Context, client kubernetes.Interface, report func(s
 		}
 	}
 	paged := time.Since(began)
+	pause(ctx, calmTime) // the garbage of the lists is collected
 	random := rand.New(rand.NewPCG(1, 1))
 	took := make([]time.Duration, samples)
 	for i := range took {

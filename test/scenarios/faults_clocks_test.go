@@ -5,6 +5,9 @@ package scenarios
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,19 +15,66 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 )
 
 // clockFaults are clocks that jump. Each is put right again while the cluster is watched.
 func clockFaults() []fault {
 	another := func(b *faultBed) int { return (b.leads() + 1) % len(b.servers) }
 	return []fault{
-		{name: "leader an hour ahead", inject: func(b *faultBed) func() { return b.lan.jump(1+b.leads(), time.Hour) }, hold: cutOff},
-		{name: "leader an hour behind", inject: func(b *faultBed) func() { return b.lan.jump(1+b.leads(), -time.Hour) }, hold: cutOff},
-		{name: "server an hour ahead", inject: func(b *faultBed) func() { return b.lan.jump(1+another(b), time.Hour) }, hold: cutOff},
-		{name: "server an hour behind", inject: func(b *faultBed) func() { return b.lan.jump(1+another(b), -time.Hour) }, hold: cutOff},
-		{name: "node an hour ahead", inject: func(b *faultBed) func() { return b.lan.jump(farNode, time.Hour) }, hold: cutOff},
-		{name: "node an hour behind", inject: func(b *faultBed) func() { return b.lan.jump(farNode, -time.Hour) }, hold: cutOff},
+		{name: "leader an hour ahead", inject: func(b *faultBed) func() { return b.serverJumps(b.leads(), time.Hour) }, hold: cutOff},
+		{name: "leader an hour behind", inject: func(b *faultBed) func() { return b.serverJumps(b.leads(), -time.Hour) }, hold: cutOff},
+		{name: "server an hour ahead", inject: func(b *faultBed) func() { return b.serverJumps(another(b), time.Hour) }, hold: cutOff},
+		{name: "server an hour behind", inject: func(b *faultBed) func() { return b.serverJumps(another(b), -time.Hour) }, hold: cutOff},
+		{name: "node an hour ahead", inject: func(b *faultBed) func() { return b.nodeJumps(time.Hour) }, hold: cutOff},
+		{name: "node an hour behind", inject: func(b *faultBed) func() { return b.nodeJumps(-time.Hour) }, hold: cutOff},
 	}
+}
+
+// serverJumps makes the clock of a server jump, as the time in its answers shows.
+func (b *faultBed) serverJumps(server int, ahead time.Duration) (heal func()) {
+	b.Helper()
+	heal = b.lan.jump(1+server, ahead)
+	config := b.servers[server].config(b.T)
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.within(5*time.Second, "the server's clock has jumped", func() error {
+		response, err := client.Get(config.Host + "/livez")
+		if err != nil {
+			return err
+		}
+		response.Body.Close()
+		at, err := http.ParseTime(response.Header.Get("Date"))
+		return errors.Join(err, isAhead(at, ahead))
+	})
+	return heal
+}
+
+// nodeJumps makes the clock of a node jump, as the Lease that it renews shows.
+func (b *faultBed) nodeJumps(ahead time.Duration) (heal func()) {
+	b.Helper()
+	heal = b.lan.jump(farNode, ahead)
+	b.within(30*time.Second, "the node's clock has jumped", func() error {
+		lease, err := b.cluster.client(b.T).CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(b.Context(), "far", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return isAhead(lease.Spec.RenewTime.Time, ahead)
+	})
+	return heal
+}
+
+// isAhead returns an error unless a time is that of a clock which is ahead.
+func isAhead(at time.Time, ahead time.Duration) error {
+	if off := time.Until(at) - ahead; off.Abs() > time.Minute {
+		return fmt.Errorf("it says %s", at)
+	}
+	return nil
 }
 
 // TestFaultsOfClocks makes the clocks of machines jump, one after the other, under load. Network namespaces share the clock of the kernel, so
