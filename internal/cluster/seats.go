@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// seatsPerProcessor is how many writes of the cluster's parts are in progress for each processor. While some wait for the
-	// store, the others keep the processor busy.
+	// seatsPerProcessor is the number of concurrent writes for each processor. While some wait for the store, the others keep the
+	// processor busy.
 	seatsPerProcessor = 16
-	// seatTime is how long a write has its seat. One that waits for an admission webhook does not need a processor.
+	// seatTime is the maximum time that a write keeps its seat. A longer write probably waits for an admission webhook and needs no
+	// processor.
 	seatTime = 100 * time.Millisecond
 )
 

@@ -130,8 +130,8 @@ func (n *Network) tunnel() tunnel {
 	return tunnel{link: tunnelLink(n.rules.Bridge), id: tunnelID(cluster.UID), own: end, ranges: n.rules.PodRanges}
 }
 
-// wireguard returns the encrypted interface of this node; one that reaches nobody without a key, or as long as the node's address is
-// not known.
+// wireguard returns the encrypted interface of this node. It has no peers if the node has no key, or until the node's address is
+// known.
 func (n *Network) wireguard() wireguard {
 	w := wireguard{link: wireguardLink(n.rules.Bridge), key: n.options.WireGuardKey, ranges: n.rules.PodRanges}
 	if node, err := n.options.Informers.Core().V1().Nodes().Lister().Get(n.options.Node); err == nil {

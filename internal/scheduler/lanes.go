@@ -22,7 +22,7 @@ type lanes struct {
 	waiting map[types.UID][]func()
 }
 
-// laneCount is how many pods may have work in progress. When all have, the loop waits: it would only decide from what is older.
+// laneCount is the maximum number of pods with work in progress. When it is reached, the loop waits.
 const laneCount = 512
 
 func startLanes(ctx context.Context) *lanes {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// bufferLimit is how many events the watch of a client may be behind before it blocks the watch cache, which
-// then ends it. An event costs a few words: all watches share its object.
+// bufferLimit is the number of events that are buffered for a client's watch. A watch with a full buffer blocks the watch cache,
+// which then ends it. An event costs a few words: all watches share its object.
 const bufferLimit = 10_000
 
 type ownKey struct{}
@@ -84,7 +84,7 @@ func namespaceOf(object runtime.Object) string {
 // its client reads them.
 type bufferedWatch struct {
 	source watch.Interface
-	// limit is how many events are buffered at most.
+	// limit is the maximum number of buffered events.
 	limit int
 	// onEvent is called for each event that is taken from the source. onLeave is called, perhaps more
 	// than once, when the watch takes no more events or exerts no more backpressure.
