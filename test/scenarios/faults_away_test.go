@@ -23,7 +23,7 @@ import (
 )
 
 // serverAway is how long the only server is away unless KINDRED_AWAY says otherwise: longer than the grace period of a node's
-// Lease. After an hour, the pods' tokens have expired as well.
+// Lease. After an hour, the pods' tokens are due for renewal as well.
 const serverAway = 90 * time.Second
 
 // TestFaultsOfAServerAway: pods run on while the only server is away, and when it is back, its nodes are Ready, no pod has been restarted or
