@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"k8s.io/utils/clock"
 )
 
@@ -25,15 +26,24 @@ const (
 	// gcGarbage is how much garbage a large heap may have before a collection, in bytes, in addition to half of what is live. It
 	// is more than gcMost allows a small one. So the heap of a loaded cluster does not triple, for some more collections.
 	gcGarbage = 128 << 20
+	// gcLarge is the live heap, in bytes, of a cluster with about a thousand nodes. Marking such a heap takes seconds of processor time, so that it
+	// may have more garbage: a gcRoom of the machine's memory.
+	gcLarge = 1 << 30
+	gcRoom  = 0.25
 	// gcPeriod is how often the rate is measured. It is shorter than a burst of writes, which may take a second.
 	gcPeriod = 250 * time.Millisecond
 )
 
-// gcPercent returns GOGC for a rate of allocations, in bytes per second, and a live heap, in bytes.
-func gcPercent(rate float64, live uint64) int {
+// gcPercent returns GOGC for a rate of allocations, in bytes per second, a live heap, in bytes, and the memory, in bytes, that a
+// large heap may use for its garbage.
+func gcPercent(rate float64, live, room uint64) int {
 	milliseconds := rate / (1 << 20) // of collections in each second, with a GOGC of 100
 	percent := min(max(int(milliseconds*100/(gcShare*1000)), gcLeast), gcMost)
-	return min(percent, 50+int(100*gcGarbage/max(live, 1)))
+	garbage := live/2 + gcGarbage
+	if live >= gcLarge {
+		garbage = max(garbage, room)
+	}
+	return min(percent, int(100*garbage/max(live, 1)))
 }
 
 // paceGC sets GOGC by the rate of allocations and the live heap until ctx ends, unless GOGC is set in the environment. It is called after the
@@ -44,7 +54,7 @@ func paceGC(ctx context.Context, c clock.WithTicker) {
 	}
 	ticker := c.NewTicker(gcPeriod)
 	defer ticker.Stop()
-	before, percent := readUsage(), 0
+	before, percent, room := readUsage(), 0, roomForGarbage()
 	for {
 		select {
 		case <-ctx.Done():
@@ -52,7 +62,7 @@ func paceGC(ctx context.Context, c clock.WithTicker) {
 		case <-ticker.C():
 		}
 		now := readUsage()
-		next := gcPercent(float64(now.allocated-before.allocated)/gcPeriod.Seconds(), now.live)
+		next := gcPercent(float64(now.allocated-before.allocated)/gcPeriod.Seconds(), now.live, room)
 		// Each change stops the process for a moment, so that small ones are left out.
 		if next > percent*5/4 || next < percent*4/5 {
 			debug.SetGCPercent(next)
@@ -60,4 +70,14 @@ func paceGC(ctx context.Context, c clock.WithTicker) {
 		}
 		before = now
 	}
+}
+
+// roomForGarbage returns how much garbage a large heap may have, in bytes. The memory limit of a cgroup is kept by Go's own limit (see
+// keepToCgroup), which makes collections more frequent where it is reached.
+func roomForGarbage() uint64 {
+	total, err := memlimit.FromSystem()
+	if err != nil {
+		return 0 // as a small heap
+	}
+	return uint64(gcRoom * float64(total))
 }

@@ -18,23 +18,29 @@ func TestGCPercent(t *testing.T) {
 	for _, test := range []struct {
 		rate float64
 		live uint64
+		room uint64
 		want int
 	}{
-		{0, 80 * mb, 100},
-		{20 * mb, 80 * mb, 100},
-		{60 * mb, 80 * mb, 120},
-		{75 * mb, 80 * mb, 150},
-		{100 * mb, 80 * mb, 200},
-		{1000 * mb, 80 * mb, 200},
-		{1000 * mb, 0, 200},
-		{1000 * mb, 128 * mb, 150},
-		{1000 * mb, 256 * mb, 100},
-		{0, 512 * mb, 75},
-		{1000 * mb, 512 * mb, 75},
-		{1000 * mb, 1 << 40, 50},
+		{0, 80 * mb, 6144 * mb, 100},
+		{20 * mb, 80 * mb, 6144 * mb, 100},
+		{60 * mb, 80 * mb, 6144 * mb, 120},
+		{75 * mb, 80 * mb, 6144 * mb, 150},
+		{100 * mb, 80 * mb, 6144 * mb, 200},
+		{1000 * mb, 80 * mb, 6144 * mb, 200},
+		{1000 * mb, 0, 6144 * mb, 200},
+		{1000 * mb, 128 * mb, 6144 * mb, 150},
+		{1000 * mb, 256 * mb, 6144 * mb, 100},
+		{0, 512 * mb, 6144 * mb, 75},
+		{1000 * mb, 512 * mb, 6144 * mb, 75},
+		{1000 * mb, 1023 * mb, 6144 * mb, 62},
+		{1000 * mb, 1024 * mb, 6144 * mb, 200},
+		{60 * mb, 1024 * mb, 6144 * mb, 120},
+		{1000 * mb, 1024 * mb, 512 * mb, 62},
+		{1000 * mb, 6144 * mb, 6144 * mb, 100},
+		{1000 * mb, 1 << 40, 6144 * mb, 50},
 	} {
-		if got := gcPercent(test.rate, test.live); got != test.want {
-			t.Errorf("%g MB/s, %d MB live: %d %%, want %d %%", test.rate/mb, test.live/mb, got, test.want)
+		if got := gcPercent(test.rate, test.live, test.room); got != test.want {
+			t.Errorf("%g MB/s, %d MB live, %d MB of room: %d %%, want %d %%", test.rate/mb, test.live/mb, test.room/mb, got, test.want)
 		}
 	}
 }
