@@ -5,7 +5,6 @@ package move
 
 import (
 	"context"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,11 +128,10 @@ func (m *Mover) checkSets(ctx context.Context, cluster *Item) error {
 	if err != nil || binding == nil || m.graph.copied(binding.GetUID()) {
 		return err
 	}
-	var sets []string
 	for _, ref := range binding.GetOwnerReferences() {
-		sets = append(sets, short(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name))
+		set := short(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name)
+		m.plan.problem("%s has objects of %s, which does not move: name that too", cluster, set)
 	}
-	m.plan.problem("%s has objects of %s, which does not move: name that too", cluster, strings.Join(sets, " and "))
 	return nil
 }
 

@@ -149,11 +149,11 @@ func (p *Plan) checkOwners(g *Graph, item *Item, consent Consent) {
 
 func (p *Plan) checkFinalizers(g *Graph, item *Item, consent Consent) {
 	finalizers := finalizer.Foreign(item.Object)
-	if len(finalizers) == 0 || consent.KeepSource {
+	if len(finalizers) == 0 || consent.KeepSource || g.rests(item) {
 		return
 	}
 	list := strings.Join(finalizers, ", ")
-	if consent.DropFinalizers || g.rests(item) {
+	if consent.DropFinalizers {
 		p.note("%s loses its finalizers at the source before it is removed: %s", item, list)
 		return
 	}
