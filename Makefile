@@ -33,7 +33,7 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 	./internal/containerd/... ./internal/datadir/... ./internal/ingress/... ./internal/network/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench bench-quick parity upstream runtimes vm sidecars conformance gateway-conformance policy-conformance clients faults fuzz generate clean
+.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench bench-quick parity upstream runtimes vm sidecars capi conformance gateway-conformance policy-conformance clients faults fuzz generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -136,6 +136,9 @@ upstream: test-deps build ## move objects to upstream's control plane and back, 
 
 sidecars: test-deps build ## run a CSI driver with upstream's provisioner, attacher, resizer and snapshotter
 	@KINDRED_SIDECARS=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -run Sidecars ./test/scenarios
+
+capi: test-deps build ## run Cluster API in the cluster and check its owner references (ARGS='-run TestClusterAPIPlain')
+	@KINDRED_CAPI=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 60m -v ./test/scenarios $(or $(ARGS),-run TestClusterAPI)
 
 # kubectl of the served minor version and of the two before it.
 KUBECTL_MODULES := v1.35.mod v1.36.mod go.mod

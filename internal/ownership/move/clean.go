@@ -20,9 +20,9 @@ import (
 type memberFunc func(kind schema.GroupKind, namespace, name string) bool
 
 // Clean returns a copy of an object of the source without the fields that are valid only in its own
-// cluster. Owner references stay.
+// cluster, and as it was before the move has paused it. Owner references stay.
 func Clean(source *unstructured.Unstructured, moves memberFunc) *unstructured.Unstructured {
-	return transplant.Clean(source, transplant.Destination{OtherCluster: true, Has: moves, IsTemporary: isMark})
+	return transplant.Clean(withoutPause(source), transplant.Destination{OtherCluster: true, Has: moves, IsTemporary: isMark})
 }
 
 // carryOver copies the immutable fields that the target has set from the stored object to its

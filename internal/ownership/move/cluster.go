@@ -186,6 +186,42 @@ func (c *Cluster) get(ctx context.Context, like *unstructured.Unstructured) (*un
 	return object, c.wrapError(err)
 }
 
+// named reads the object of a kind and name in the preferred version. It returns nil if there is none, or the kind is not served.
+func (c *Cluster) named(ctx context.Context, gk schema.GroupKind, namespace, name string) (*unstructured.Unstructured, error) {
+	k, err := c.preferred(ctx, gk)
+	if err != nil || k.Resource == "" {
+		return nil, err
+	}
+	return c.get(ctx, Ref{k.GroupVersionKind, namespace, name}.object())
+}
+
+// all returns all objects of a kind in a namespace, or none if the kind is not served.
+func (c *Cluster) all(ctx context.Context, gk schema.GroupKind, namespace string) ([]unstructured.Unstructured, error) {
+	k, err := c.preferred(ctx, gk)
+	if err != nil || k.Resource == "" {
+		return nil, err
+	}
+	list, err := c.objects(k, namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, c.wrapError(err)
+	}
+	return list.Items, nil
+}
+
+// preferred returns the preferred version of a kind; zero if it is not served.
+func (c *Cluster) preferred(ctx context.Context, gk schema.GroupKind) (kind, error) {
+	kinds, err := c.knownKinds(ctx)
+	if err != nil {
+		return kind{}, err
+	}
+	for _, k := range kinds.preferred {
+		if k.GroupVersionKind.GroupKind() == gk {
+			return k, nil
+		}
+	}
+	return kind{}, nil
+}
+
 // wrapError adds the cluster's name to an error.
 func (c *Cluster) wrapError(err error) error {
 	if err == nil {

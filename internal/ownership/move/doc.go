@@ -10,13 +10,14 @@
 //  1. Plan. List the metadata of every kind at the source and follow owner references by UID
 //     from the roots ([Assemble]). What cannot be moved safely is a problem; a plan with
 //     problems is not carried out.
-//  2. Copy. Create the objects, owners before dependents: paused, if their kind can be paused
+//  2. Copy. Pause objects of Cluster API at the source (pause.go). Create the objects, owners
+//     before dependents: paused, if their kind can be paused
 //     (hold.go), with every UID of the graph replaced by the new one, and with a mark that
 //     names the move and the original (marks.go). Then read the source again, until
 //     everything there is copied.
 //  3. Verify. Read each copy back and compare it with what was sent. Then record that in a
 //     ConfigMap at the target, the anchor (anchor.go). Until here nothing was written at the
-//     source.
+//     source but pauses.
 //  4. Remove. Delete the originals, owners first and with the policy Orphan, so that no
 //     controller recreates removed objects and no garbage collector deletes objects that were
 //     not copied. Each deletion has the UID and resourceVersion of a state whose content was

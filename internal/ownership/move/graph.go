@@ -228,6 +228,9 @@ func (g *Graph) order(items []*Item) {
 				return g.byUID[uid] != nil && uid != item.UID() && !owners[item][uid]
 			}, others[item])
 		}
+		if class := g.classOf(item); class != nil {
+			others[item][class.UID()] = true
+		}
 		for _, of := range []map[types.UID]bool{owners[item], others[item]} {
 			for uid := range of {
 				waiting[uid] = append(waiting[uid], item)
@@ -263,6 +266,20 @@ func (g *Graph) order(items []*Item) {
 		}
 		place(g.next(items, placed, owners))
 	}
+}
+
+// classOf returns the ClusterClass that a Cluster is made from, or nil. It must exist when the Cluster does.
+func (g *Graph) classOf(item *Item) *Item {
+	if item.kind() != clusterKind {
+		return nil
+	}
+	class := classOf(item.Object)
+	for _, other := range g.byUID {
+		if namespace, name := other.name(); other.kind() == clusterClassKind && class == (objectName{namespace, name}) {
+			return other
+		}
+	}
+	return nil
 }
 
 // next breaks a cycle: one of contained UIDs if possible, otherwise one of owners.

@@ -36,6 +36,9 @@ var holds = map[schema.GroupKind]hold{
 }
 
 func holdOf(kind schema.GroupKind) (hold, bool) {
+	if kind == clusterKind { // which pauses all that belongs to it
+		return hold{map[string]any{"spec.paused": true}, "paused"}, true
+	}
 	if transplant.IsClusterAPI(kind) {
 		return hold{map[string]any{"metadata.annotations." + transplant.ClusterAPIPause: "true"}, "paused"}, true
 	}

@@ -78,7 +78,7 @@ func hasInheritedMark(object *unstructured.Unstructured, move string) bool {
 
 // isMark reports whether an annotation belongs to a move.
 func isMark(annotation string) bool {
-	return strings.HasPrefix(annotation, markDomain) || annotation == namespaceMark || annotation == leavingMark
+	return strings.HasPrefix(annotation, markDomain) || annotation == namespaceMark || annotation == leavingMark || annotation == pauseMark
 }
 
 // ID returns the ID of a move, which depends only on its roots, so that the same command continues

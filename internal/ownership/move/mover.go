@@ -102,7 +102,7 @@ func (m *Mover) Plan(ctx context.Context) (*Plan, error) {
 		return nil, err
 	}
 	if m.Target == nil {
-		return m.planForDirectory(g, missing)
+		return m.planForDirectory(ctx, g, missing)
 	}
 	m.roots = rootsOf(g, missing)
 	begun, err := m.findAnchor(ctx, m.roots, missing)
@@ -117,6 +117,9 @@ func (m *Mover) Plan(ctx context.Context) (*Plan, error) {
 	}
 	m.graph, m.plan = g, planOf(g, m.Consent)
 	m.plan.From, m.plan.To = m.source.String(), m.Target.Name
+	if err := m.planClusterAPI(ctx); err != nil {
+		return nil, err
+	}
 	if err := m.planSource(ctx); err != nil {
 		return nil, err
 	}
@@ -160,14 +163,21 @@ func notFound(where string, missing []Ref) error {
 	return fmt.Errorf("not found in %s: %s", where, names(missing))
 }
 
-func (m *Mover) planForDirectory(g *Graph, missing []Ref) (*Plan, error) {
+func (m *Mover) planForDirectory(ctx context.Context, g *Graph, missing []Ref) (*Plan, error) {
 	if len(missing) > 0 {
 		return nil, notFound(m.source.String(), missing)
 	}
 	m.KeepSource = true
 	m.graph, m.plan = g, planOf(g, m.Consent)
 	m.plan.From, m.plan.To = m.source.String(), m.ToDirectory
-	m.plan.note("the source stays as it is")
+	if err := m.planClusterAPI(ctx); err != nil {
+		return nil, err
+	}
+	if len(g.pausable()) > 0 {
+		m.plan.note("the source stays as it is; its Clusters are paused while they are read")
+	} else {
+		m.plan.note("the source stays as it is")
+	}
 	if err := checkEmptyDirectory(m.ToDirectory); err != nil {
 		m.plan.problem("%v", err)
 	}
@@ -184,11 +194,10 @@ func (m *Mover) Run(ctx context.Context) (*Report, error) {
 		return &m.report, ErrRefused
 	}
 	if m.Target == nil {
-		m.Progress("writing " + m.ToDirectory)
-		return &m.report, m.writeDirectory()
+		return &m.report, m.storePaused(ctx)
 	}
 	if m.plan.Stage == Copying {
-		if err := m.copyUntilUnchanged(ctx); err != nil {
+		if err := m.copyPaused(ctx); err != nil {
 			return &m.report, err
 		}
 	}
@@ -201,6 +210,28 @@ func (m *Mover) Run(ctx context.Context) (*Report, error) {
 		return &m.report, err
 	}
 	return &m.report, m.release(ctx)
+}
+
+// storePaused writes the directory while the source is paused.
+func (m *Mover) storePaused(ctx context.Context) error {
+	err := m.pause(ctx)
+	if err == nil {
+		m.Progress("writing " + m.ToDirectory)
+		err = m.writeDirectory()
+	}
+	return errors.Join(err, m.resume(ctx))
+}
+
+// copyPaused copies while the source is paused. If it fails, nothing was removed, and the source continues.
+func (m *Mover) copyPaused(ctx context.Context) error {
+	err := m.pause(ctx)
+	if err == nil {
+		err = m.copyUntilUnchanged(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, m.resume(ctx))
 }
 
 // rounds is the maximum number of times that a changing graph is copied.

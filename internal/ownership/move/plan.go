@@ -106,7 +106,8 @@ func planOf(g *Graph, consent Consent) *Plan {
 		}
 		if item.Fate == Moved {
 			p.checkOwners(g, item, consent)
-			p.checkFinalizers(item, consent)
+			p.checkFinalizers(g, item, consent)
+			p.checkClusterAPI(g, item)
 			p.checkContent(g, item)
 			if isUnheld(item.kind()) && !slices.Contains(unheld, item.kind()) {
 				unheld = append(unheld, item.kind())
@@ -146,9 +147,9 @@ func (p *Plan) checkOwners(g *Graph, item *Item, consent Consent) {
 	}
 }
 
-func (p *Plan) checkFinalizers(item *Item, consent Consent) {
+func (p *Plan) checkFinalizers(g *Graph, item *Item, consent Consent) {
 	finalizers := finalizer.Foreign(item.Object)
-	if len(finalizers) == 0 || consent.KeepSource {
+	if len(finalizers) == 0 || consent.KeepSource || g.rests(item) {
 		return
 	}
 	list := strings.Join(finalizers, ", ")

@@ -47,7 +47,7 @@ func TestPlanOf(t *testing.T) {
 		{"CRD", object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a"), Consent{}, "would delete every object of its kind", ""},
 		{"namespace", object("v1", "Namespace", "a"), Consent{}, "owns nothing", ""},
 		{"no hold", object("e.com/v1", "K", "a"), Consent{}, "", "k.e.com cannot be paused"},
-		{"held", object("cluster.x-k8s.io/v1", "Cluster", "a"), Consent{}, "", ""},
+		{"held", provisioned(object("cluster.x-k8s.io/v1", "Cluster", "a")), Consent{}, "", ""},
 		{"data stays", with(object("v1", "PersistentVolumeClaim", "a"), func(o *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(o.Object, "v", "spec", "volumeName")
 		}), Consent{}, "", "the data of persistentvolumeclaim/a in namespace ns does not move"},
@@ -70,6 +70,15 @@ func TestPlanOf(t *testing.T) {
 			}
 		})
 	}
+}
+
+// provisioned returns a Cluster whose provisioning is complete.
+func provisioned(cluster *unstructured.Unstructured) *unstructured.Unstructured {
+	cluster.Object["status"] = map[string]any{
+		"initialization": map[string]any{"infrastructureProvisioned": true},
+		"conditions":     []any{map[string]any{"type": "ControlPlaneInitialized", "status": "True"}},
+	}
+	return cluster
 }
 
 // TestVerbsAtSource: a move needs no permission that it does not use.

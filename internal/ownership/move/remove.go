@@ -41,6 +41,8 @@ type removal struct {
 	names  map[string]bool
 	// leaving are objects that were not copied and whose owner is deleted with the policy Orphan.
 	leaving []*unstructured.Unstructured
+	// resting are the UIDs of the originals whose controllers are paused.
+	resting map[types.UID]bool
 	// kept has the UIDs of originals that stay, with all their dependents.
 	kept map[types.UID]bool
 	// gone are the deleted originals.
@@ -56,28 +58,75 @@ func (m *Mover) remove(ctx context.Context) error {
 		r.names[nameKey(object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName())] = true
 		refs = append(refs, Ref{object.GroupVersionKind(), object.GetNamespace(), object.GetName()})
 	}
+	r.resting = m.resting()
 	if err := r.read(ctx, namespacesOf(refs)); err != nil {
 		return err
 	}
-	for i, item := range r.graph.Items {
-		m.Progress(fmt.Sprintf("removing %d of %d at the source: %s", i+1, len(r.graph.Items), item))
+	items := slices.Clone(r.graph.Items)
+	slices.SortStableFunc(items, classesLast)
+	for i, item := range items {
+		m.Progress(fmt.Sprintf("removing %d of %d at the source: %s", i+1, len(items), item))
+		// A webhook refuses to remove a class that a Cluster uses.
+		if item.kind() == clusterClassKind {
+			if err := r.settle(ctx); err != nil {
+				return err
+			}
+		}
 		if err := r.removeItem(ctx, item); err != nil {
 			return err
 		}
 	}
-	left, err := r.awaitGone(ctx)
-	if err != nil {
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
-	r.report.Removed = len(r.gone) - left
 	for _, object := range r.leaving {
 		if err := m.delete(ctx, m.Source, object, metav1.DeletePropagationBackground); err != nil {
 			return err
 		}
 	}
 	r.gone = r.leaving
-	_, err = r.awaitGone(ctx)
+	_, err := r.awaitGone(ctx)
 	return err
+}
+
+// settle waits until what was deleted is gone, and counts it.
+func (r *removal) settle(ctx context.Context) error {
+	left, err := r.awaitGone(ctx)
+	if err != nil {
+		return err
+	}
+	r.report.Removed += len(r.gone) - left
+	r.gone = nil
+	return nil
+}
+
+func classesLast(a, b *Item) int {
+	switch isA, isB := a.kind() == clusterClassKind, b.kind() == clusterClassKind; {
+	case isA == isB:
+		return 0
+	case isA:
+		return 1
+	default:
+		return -1
+	}
+}
+
+// resting returns the UIDs of the originals whose controllers are paused, which the copies tell.
+func (m *Mover) resting() map[types.UID]bool {
+	roots := map[types.UID]bool{}
+	for _, object := range m.copies {
+		if slices.ContainsFunc(m.roots, func(ref Ref) bool { return ref.String() == describe(object) }) {
+			roots[object.GetUID()] = true
+		}
+	}
+	resting := map[types.UID]bool{}
+	g := Assemble(m.copies, roots)
+	for _, item := range g.Items {
+		if g.rests(item) {
+			resting[markOf(item.Object).from] = true
+		}
+	}
+	return resting
 }
 
 // read finds the rest of the graph at the source: the originals, their dependents, and the objects
@@ -162,17 +211,16 @@ func (r *removal) removeCopied(ctx context.Context, item *Item, object *unstruct
 		return reason, err
 	}
 	foreign := finalizer.Foreign(now)
-	if len(foreign) > 0 && !r.DropFinalizers {
+	resting := r.resting[item.UID()]
+	if len(foreign) > 0 && !r.DropFinalizers && !resting {
 		return "it now has the finalizer " + strings.Join(foreign, ", "), nil
 	}
 	policy, err := r.propagation(ctx, item)
 	if err != nil {
 		return "", err
 	}
-	if len(foreign) > 0 {
-		kept := slices.DeleteFunc(now.GetFinalizers(), func(f string) bool { return slices.Contains(foreign, f) })
-		now, err = r.patch(ctx, r.Source, now, map[string]any{"metadata": map[string]any{"resourceVersion": now.GetResourceVersion(), "finalizers": kept}})
-		if err != nil || now == nil {
+	if len(foreign) > 0 && !resting {
+		if now, err = r.dropFinalizers(ctx, now); err != nil || now == nil {
 			return "", err
 		}
 	}
@@ -180,7 +228,25 @@ func (r *removal) removeCopied(ctx context.Context, item *Item, object *unstruct
 		return "", err
 	}
 	r.gone = append(r.gone, now)
-	return "", nil
+	if len(foreign) == 0 || !resting {
+		return "", nil
+	}
+	// Controllers that are paused set finalizers that they miss, and do not act on a deletion. So the finalizers go last: none can be
+	// added to an object that is being deleted.
+	return "", retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		latest, err := r.Source.get(ctx, now)
+		if err == nil && latest != nil && latest.GetUID() == item.UID() {
+			_, err = r.dropFinalizers(ctx, latest)
+		}
+		return err
+	})
+}
+
+// dropFinalizers removes the finalizers that are not Kubernetes' own. It returns nil if the object is gone.
+func (r *removal) dropFinalizers(ctx context.Context, now *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	foreign := finalizer.Foreign(now)
+	kept := slices.DeleteFunc(now.GetFinalizers(), func(f string) bool { return slices.Contains(foreign, f) })
+	return r.patch(ctx, r.Source, now, map[string]any{"metadata": map[string]any{"resourceVersion": now.GetResourceVersion(), "finalizers": kept}})
 }
 
 func (r *removal) wasCopied(kind schema.GroupKind, namespace, name string) bool {
@@ -334,10 +400,12 @@ func (m *Mover) annotate(ctx context.Context, c *Cluster, object *unstructured.U
 }
 
 // release removes holds and marks, owners first, because a Deployment scales its ReplicaSets and
-// copies its marks to them. It removes the anchor last.
+// copies its marks to them; but Clusters last, because they pause their dependents. It removes the anchor last.
 func (m *Mover) release(ctx context.Context) error {
-	for i, object := range m.copies {
-		m.Progress(fmt.Sprintf("releasing %d of %d: %s", i+1, len(m.copies), describe(object)))
+	copies := slices.Clone(m.copies)
+	slices.SortStableFunc(copies, func(a, b *unstructured.Unstructured) int { return -clustersFirst(&Item{Object: a}, &Item{Object: b}) })
+	for i, object := range copies {
+		m.Progress(fmt.Sprintf("releasing %d of %d: %s", i+1, len(copies), describe(object)))
 		own, changes := markOf(object), map[string]any{}
 		if own.Held != "" {
 			if err := json.Unmarshal([]byte(own.Held), &changes); err != nil {

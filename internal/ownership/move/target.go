@@ -60,7 +60,7 @@ func verbsAtSource(item *Item, dependents map[types.UID][]*Item) []string {
 		}
 		return nil
 	}
-	if len(finalizer.Foreign(item.Object)) > 0 {
+	if len(finalizer.Foreign(item.Object)) > 0 || isPausable(item) {
 		return []string{"delete", "patch"}
 	}
 	return []string{"delete"}

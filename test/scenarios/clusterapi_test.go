@@ -1,0 +1,320 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kindred-project/kindred/test/images"
+	"github.com/kindred-project/kindred/test/servers"
+)
+
+// workloadVersion is the version of Kubernetes that machines in memory claim to run.
+const workloadVersion = "v1.36.0"
+
+// provisioning is how long a Cluster may take to be Available, and to be gone. Cluster API waits in steps of 10 and 30 seconds.
+const provisioning = 5 * time.Minute
+
+// management is a namespace of a cluster that runs Cluster API.
+type management struct {
+	*session
+	programs servers.ClusterAPI
+}
+
+// rootAuthority is the ConfigMap that every namespace has.
+const rootAuthority = "configmap/kube-root-ca.crt"
+
+// newManagement returns a management cluster with Cluster API's managers in pods, or skips the test unless it was requested, because
+// building them takes minutes.
+func newManagement(t *testing.T) *management {
+	t.Helper()
+	if os.Getenv("KINDRED_CAPI") == "" {
+		t.Skip("Cluster API is built and run where KINDRED_CAPI is set, as by \"make capi\"")
+	}
+	programs, err := servers.BuildClusterAPI(t.Context(), "../servers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &management{newSession(t, ownClusterWithNode(t)), programs}
+	for _, p := range programs.Providers {
+		m.install(p)
+	}
+	for _, p := range programs.Providers {
+		m.kubectl("wait", "--namespace", p.Name+"-system", "--for=condition=Available", "deployments", "--all", "--timeout", patience.String())
+	}
+	return m
+}
+
+// install applies a provider with an image of its program.
+func (m *management) install(p servers.Provider) {
+	m.Helper()
+	file := filepath.Join(m.TempDir(), "image.tar")
+	if err := images.Program(file, p.Program, p.Image); err != nil {
+		m.Fatal(err)
+	}
+	if r := m.cluster.run("image", "load", file); r.code != 0 {
+		m.Fatal(r.err)
+	}
+	objects, err := p.Manifest(m.kubectl("kustomize", p.Config), map[string]string{"CLUSTER_TOPOLOGY": "true"})
+	if err != nil {
+		m.Fatalf("%s: %v", p.Name, err)
+	}
+	// Large definitions do not fit into the annotation of a client's apply.
+	m.input(listOf(objects), "apply", "--namespace", p.Name+"-system", "--server-side", "-f", "-")
+}
+
+// listOf encodes objects as a List.
+func listOf(objects []*unstructured.Unstructured) string {
+	items := make([]any, len(objects))
+	for i, o := range objects {
+		items[i] = o.Object
+	}
+	// Cannot fail: all values were decoded.
+	text, _ := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	return string(text)
+}
+
+// plainCluster is a Cluster without a ClusterClass: a control plane, a MachineDeployment and a MachineHealthCheck, whose machines are in
+// the memory of their provider.
+const plainCluster = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: plain, labels: {sets: "yes"}}
+spec:
+  clusterNetwork: {services: {cidrBlocks: [10.128.0.0/12]}, pods: {cidrBlocks: [192.168.0.0/16]}, serviceDomain: cluster.local}
+  infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DevCluster, name: plain}
+  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: plain}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: DevCluster
+metadata: {name: plain}
+spec: {backend: {inMemory: {}}}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata: {name: plain}
+spec:
+  replicas: 1
+  version: ` + workloadVersion + `
+  machineTemplate:
+    spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DevMachineTemplate, name: plain}}
+  kubeadmConfigSpec:
+    clusterConfiguration: {apiServer: {certSANs: [localhost, 127.0.0.1]}}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: DevMachineTemplate
+metadata: {name: plain}
+spec:
+  template:
+    spec:
+      backend:
+        inMemory:
+          vm: {provisioning: {startupDuration: 1s}}
+          node: {provisioning: {startupDuration: 1s}}
+          apiServer: {provisioning: {startupDuration: 1s}}
+          etcd: {provisioning: {startupDuration: 1s}}
+---
+apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
+kind: KubeadmConfigTemplate
+metadata: {name: plain}
+spec: {template: {spec: {joinConfiguration: {nodeRegistration: {imagePullPolicy: IfNotPresent}}}}}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {name: plain}
+spec:
+  clusterName: plain
+  replicas: 2
+  selector: {matchLabels: {deployment: plain}}
+  template:
+    metadata: {labels: {deployment: plain, cluster.x-k8s.io/cluster-name: plain}}
+    spec:
+      clusterName: plain
+      version: ` + workloadVersion + `
+      bootstrap: {configRef: {apiGroup: bootstrap.cluster.x-k8s.io, kind: KubeadmConfigTemplate, name: plain}}
+      infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DevMachineTemplate, name: plain}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata: {name: plain}
+spec:
+  clusterName: plain
+  selector: {matchLabels: {deployment: plain}}
+  checks: {unhealthyNodeConditions: [{type: Ready, status: "False", timeoutSeconds: 300}]}
+`
+
+// resourceSets are two ClusterResourceSets that bring the same two objects to a Cluster, so that these and their binding have two owners.
+const resourceSets = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: brought}
+data: {content: "{apiVersion: v1, kind: ConfigMap, metadata: {name: brought, namespace: default}}"}
+---
+apiVersion: addons.cluster.x-k8s.io/v1beta2
+kind: ClusterResourceSet
+metadata: {name: one}
+spec: {strategy: ApplyOnce, clusterSelector: {matchLabels: {sets: "yes"}}, resources: [{kind: ConfigMap, name: brought}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: also-brought}
+data: {content: "{apiVersion: v1, kind: ConfigMap, metadata: {name: also-brought, namespace: default}}"}
+---
+apiVersion: addons.cluster.x-k8s.io/v1beta2
+kind: ClusterResourceSet
+metadata: {name: two}
+spec: {strategy: ApplyOnce, clusterSelector: {matchLabels: {sets: "yes"}}, resources: [{kind: ConfigMap, name: also-brought}]}
+`
+
+// TestClusterAPIPlain: a Cluster whose objects name each other holds upstream's assertions, and nothing is left of it when it is deleted.
+func TestClusterAPIPlain(t *testing.T) {
+	m := newManagement(t)
+	m.apply(resourceSets)
+	m.apply(plainCluster)
+	m.available("plain", 3)
+	m.holdsAssertions("plain", false)
+	m.goes("plain")
+}
+
+// TestClusterAPITopology: the same for a Cluster that is made from a ClusterClass.
+func TestClusterAPITopology(t *testing.T) {
+	m := newManagement(t)
+	m.createClassy(1, 2)
+	m.holdsAssertions("classy", true)
+	m.goes("classy")
+}
+
+// createClassy creates a Cluster from a ClusterClass, with objects of two ClusterResourceSets, and waits until it is available.
+func (m *management) createClassy(servers, workers int) {
+	m.Helper()
+	m.apply(resourceSets)
+	m.apply(m.template("clusterclass-in-memory.yaml", nil))
+	m.apply(m.template("cluster-template-in-memory.yaml", map[string]string{
+		"CLUSTER_NAME": "classy", "KUBERNETES_VERSION": workloadVersion,
+		"CONTROL_PLANE_MACHINE_COUNT": strconv.Itoa(servers), "WORKER_MACHINE_COUNT": strconv.Itoa(workers),
+	}))
+	m.kubectl("label", "cluster", "classy", "sets=yes")
+	m.available("classy", servers+workers)
+}
+
+// template is one of upstream's examples.
+func (m *management) template(file string, values map[string]string) string {
+	m.Helper()
+	text, err := os.ReadFile(filepath.Join(m.programs.Templates, file))
+	if err != nil {
+		m.Fatal(err)
+	}
+	all := map[string]string{"NAMESPACE": m.namespace}
+	for key, value := range values {
+		all[key] = value
+	}
+	return servers.Substitute(string(text), all)
+}
+
+// available waits until a Cluster is Available, with a number of Machines that have Nodes.
+func (m *management) available(cluster string, machines int) {
+	m.Helper()
+	m.within(provisioning, cluster+" is available", func() error {
+		if is := m.jsonpath(`{.status.conditions[?(@.type=="Available")].status}`, "cluster", cluster); is != "True" {
+			return fmt.Errorf("Available is %q: %s", is, m.jsonpath(`{.status.conditions[?(@.type=="Available")].message}`, "cluster", cluster))
+		}
+		nodes := strings.Fields(m.jsonpath("{.items[*].status.nodeRef.name}", "machines", "-l", "cluster.x-k8s.io/cluster-name="+cluster))
+		if len(nodes) != machines {
+			return fmt.Errorf("%d of %d machines have a node", len(nodes), machines)
+		}
+		return nil
+	})
+}
+
+// holdsAssertions runs upstream's assertions, or those that are named.
+func (m *management) holdsAssertions(cluster string, topology bool, names ...string) {
+	m.Helper()
+	cmd := exec.CommandContext(m.Context(), m.programs.Assertions, "-ginkgo.v", "-ginkgo.no-color", "-ginkgo.focus", strings.Join(names, "|"),
+		"-cluster.kubeconfig", m.cluster.kubeconfig(), "-cluster.namespace", m.namespace, "-cluster.name", cluster, fmt.Sprintf("-cluster.topology=%v", topology))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		m.Fatalf("upstream's assertions: %v\n%s", err, tail(out.String(), 20_000))
+	}
+}
+
+// members are all objects of Cluster API, and what they own, by name.
+func (m *management) members() []string {
+	m.Helper()
+	var names []string
+	// Its discovery is not cached, other than that of get.
+	own := strings.Fields(m.kubectl("api-resources", "--categories", "cluster-api", "-o", "name"))
+	for _, kinds := range []string{strings.Join(own, ","), "secrets,configmaps"} {
+		for name := range strings.FieldsSeq(m.kubectl("get", kinds, "-o", "name")) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// goes deletes a Cluster and waits until nothing is left of it.
+func (m *management) goes(cluster string) {
+	m.Helper()
+	m.kubectl("delete", "cluster", cluster, "--wait=false")
+	m.within(provisioning, cluster+" is gone", func() error {
+		left := m.kubectl("get", "cluster-api,secrets,configmaps", "--ignore-not-found", "-o", "name", "-l", "cluster.x-k8s.io/cluster-name="+cluster)
+		if left != "" {
+			return fmt.Errorf("%s", left)
+		}
+		return nil
+	})
+}
+
+// TestClusterAPIMove: a Cluster with its ClusterClass and ClusterResourceSets moves to another management cluster, which holds upstream's
+// assertions of owners then, and the source has nothing left.
+func TestClusterAPIMove(t *testing.T) {
+	from, to := newManagement(t), newManagement(t)
+	from.createClassy(1, 1)
+	roots := []string{"cluster/classy", "clusterclass/in-memory", "clusterresourceset/one", "clusterresourceset/two"}
+	move := func(more ...string) result {
+		return from.kindred(append([]string{"move", "--to", to.cluster.kubeconfig()}, more...)...)
+	}
+	for _, test := range []struct {
+		roots []string
+		want  string
+	}{
+		{roots[:1], "is made from clusterclass.cluster.x-k8s.io/in-memory"},
+		{roots[1:2], "is also the class of cluster.cluster.x-k8s.io/classy"},
+		{roots[:2], "has objects of clusterresourceset.addons.cluster.x-k8s.io/one, which does not move"},
+		{roots[:3], "is also owned by clusterresourceset.addons.cluster.x-k8s.io/two, which does not move"},
+		{slices.Concat(roots, []string{"--keep-source"}), "both clusters would manage the same machines"},
+	} {
+		r := move(slices.Concat(test.roots, []string{"--yes"})...)
+		if said := strings.Join(strings.Fields(r.out+r.err), " "); r.code != 1 || !strings.Contains(said, test.want) { // lines are wrapped
+			t.Errorf("move %v: %d, %s%s; want %q", test.roots, r.code, r.out, r.err, test.want)
+		}
+	}
+	before := from.members()
+	if r := move(slices.Concat(roots, []string{"--yes"})...); r.code != 0 {
+		t.Fatalf("move: %d, %s%s", r.code, r.out, r.err)
+	}
+	to.namespace = from.namespace
+	if diff := cmp.Diff(before, to.members()); diff != "" {
+		t.Errorf("what has moved (-source +target):\n%s", diff)
+	}
+	if left := from.members(); !slices.Equal(left, []string{rootAuthority}) {
+		t.Errorf("the source still has %v", left)
+	}
+	to.available("classy", 2)
+	to.holdsAssertions("classy", true, "have the owners of the table")
+}
