@@ -26,7 +26,7 @@ import (
 // workloadVersion is the version of Kubernetes that machines in memory claim to run.
 const workloadVersion = "v1.36.0"
 
-// provisioning is how long a Cluster may take to be Available, and to be gone. Cluster API waits in steps of 10 and 30 seconds.
+// provisioning limits the wait until a Cluster is Available, and until it is gone. Cluster API retries after 10 to 30 seconds.
 const provisioning = 5 * time.Minute
 
 // management is a namespace of a cluster that runs Cluster API.

@@ -22,7 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// serverAway is how long the only server is away unless KINDRED_AWAY says otherwise: longer than the grace period of a node's
+// serverAway is the time without the only server, unless KINDRED_AWAY sets another. It is longer than the grace period of a node's
 // Lease. After an hour, the pods' tokens are due for renewal as well.
 const serverAway = 90 * time.Second
 

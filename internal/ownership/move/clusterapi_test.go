@@ -121,7 +121,7 @@ func TestClassesComeFirst(t *testing.T) {
 	if diff := cmp.Diff([]string{"z", "a", "i"}, names(g.Items)); diff != "" {
 		t.Errorf("copied (-want +got):\n%s", diff)
 	}
-	slices.SortStableFunc(g.Items, classesLast)
+	slices.SortStableFunc(g.Items, kindLast(clusterClassKind))
 	if diff := cmp.Diff([]string{"a", "i", "z"}, names(g.Items)); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}

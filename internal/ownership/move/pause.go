@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -26,7 +27,7 @@ const (
 	pauseMark = "ownership.kindred.dev/paused-by-move"
 	// blockMove is set by controllers on objects that cannot move yet, as clusterctl's contract says.
 	blockMove = "clusterctl.cluster.x-k8s.io/block-move"
-	// pauseLimit is how long controllers may take to stop; clusterctl waits about as long.
+	// pauseLimit limits the wait for controllers to stop. clusterctl's limit is about the same.
 	pauseLimit = 2 * time.Minute
 	// resumeLimit is for the requests that resume the source, which are also made after an interrupt.
 	resumeLimit = 30 * time.Second
@@ -44,19 +45,28 @@ func (g *Graph) pausable() (items []*Item) {
 			items = append(items, item)
 		}
 	}
-	slices.SortStableFunc(items, clustersFirst)
+	slices.SortStableFunc(items, kindFirst(clusterKind))
 	return items
 }
 
-func clustersFirst(a, b *Item) int {
-	switch isA, isB := a.kind() == clusterKind, b.kind() == clusterKind; {
-	case isA == isB:
-		return 0
-	case isA:
-		return -1
-	default:
-		return 1
+// kindFirst returns a comparison that sorts the items of a kind before all others.
+func kindFirst(kind schema.GroupKind) func(a, b *Item) int {
+	return func(a, b *Item) int {
+		switch isA, isB := a.kind() == kind, b.kind() == kind; {
+		case isA == isB:
+			return 0
+		case isA:
+			return -1
+		default:
+			return 1
+		}
 	}
+}
+
+// kindLast is the reverse of kindFirst.
+func kindLast(kind schema.GroupKind) func(a, b *Item) int {
+	first := kindFirst(kind)
+	return func(a, b *Item) int { return first(b, a) }
 }
 
 // rests reports whether the controllers of an item are paused during the move: it is paused itself, or belongs to a Cluster that is.

@@ -63,7 +63,7 @@ func (m *Mover) remove(ctx context.Context) error {
 		return err
 	}
 	items := slices.Clone(r.graph.Items)
-	slices.SortStableFunc(items, classesLast)
+	slices.SortStableFunc(items, kindLast(clusterClassKind))
 	for i, item := range items {
 		m.Progress(fmt.Sprintf("removing %d of %d at the source: %s", i+1, len(items), item))
 		// A webhook refuses to remove a class that a Cluster uses.
@@ -98,17 +98,6 @@ func (r *removal) settle(ctx context.Context) error {
 	r.report.Removed += len(r.gone) - left
 	r.gone = nil
 	return nil
-}
-
-func classesLast(a, b *Item) int {
-	switch isA, isB := a.kind() == clusterClassKind, b.kind() == clusterClassKind; {
-	case isA == isB:
-		return 0
-	case isA:
-		return 1
-	default:
-		return -1
-	}
 }
 
 // resting returns the UIDs of the originals whose controllers are paused, which the copies tell.
@@ -403,7 +392,8 @@ func (m *Mover) annotate(ctx context.Context, c *Cluster, object *unstructured.U
 // copies its marks to them; but Clusters last, because they pause their dependents. It removes the anchor last.
 func (m *Mover) release(ctx context.Context) error {
 	copies := slices.Clone(m.copies)
-	slices.SortStableFunc(copies, func(a, b *unstructured.Unstructured) int { return -clustersFirst(&Item{Object: a}, &Item{Object: b}) })
+	last := kindLast(clusterKind)
+	slices.SortStableFunc(copies, func(a, b *unstructured.Unstructured) int { return last(&Item{Object: a}, &Item{Object: b}) })
 	for i, object := range copies {
 		m.Progress(fmt.Sprintf("releasing %d of %d: %s", i+1, len(copies), describe(object)))
 		own, changes := markOf(object), map[string]any{}
