@@ -80,7 +80,7 @@ func (m *tunnelled) seal(t *testing.T, wantRestored bool, others ...*tunnelled) 
 // TestWireGuard: pods reach each other encrypted, also after somebody has deleted a part of the way, and not with another key.
 func TestWireGuard(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "wireguard-go")
-	if out, err := exec.Command("go", "build", "-o", program, "golang.zx2c4.com/wireguard").CombinedOutput(); err != nil {
+	if out, err := netns.Outside("go", "build", "-o", program, "golang.zx2c4.com/wireguard").CombinedOutput(); err != nil {
 		t.Fatalf("building wireguard-go: %v\n%s", err, out)
 	}
 	netns.NewBridge(t, "kin-router", netip.MustParsePrefix("10.99.0.0/24"))

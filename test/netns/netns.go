@@ -42,6 +42,15 @@ func Run(m *testing.M) int {
 	return 0
 }
 
+// Outside returns a command that runs in the network of the machine, which it needs to download something.
+func Outside(name string, args ...string) *exec.Cmd {
+	if os.Getenv(inNamespaceEnv) == "" {
+		return exec.Command(name, args...)
+	}
+	outer := fmt.Sprintf("--net=/proc/%d/ns/net", os.Getppid()) // the process of Run
+	return exec.Command("nsenter", append([]string{outer, name}, args...)...)
+}
+
 func loopbackUp() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {

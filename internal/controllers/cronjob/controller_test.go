@@ -249,9 +249,11 @@ func TestWatches(t *testing.T) {
 	eventually("a Job is active", func() bool { return b.activeNames() != "" })
 	b.end(b.all()[0], batchv1.JobComplete)
 	eventually("its end is noticed", func() bool { return b.cron().Status.LastSuccessfulTime != nil && b.activeNames() == "" })
-	if events := strings.Join(w.Events(), "\n"); !strings.Contains(events, corev1.EventTypeNormal+" SawCompletedJob") {
-		t.Error(events)
-	}
+	events := ""
+	eventually("the event of its end", func() bool { // which is recorded after the status is written
+		events += strings.Join(w.Events(), "\n")
+		return strings.Contains(events, corev1.EventTypeNormal+" SawCompletedJob")
+	})
 }
 
 // TestDeletedOwner: nothing is created for a CronJob that is deleted, but still cached.
