@@ -27,6 +27,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/authentication"
 	"github.com/kindred-project/kindred/internal/auth/authorization"
 	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/node/stats"
 	"github.com/kindred-project/kindred/internal/ownership/review"
 	"github.com/kindred-project/kindred/internal/storage"
 )
@@ -64,9 +65,9 @@ type Config struct {
 	Ownership *review.Reviews
 	// Leadership tells which of several servers leads; nil if this one is the only one.
 	Leadership Leadership
-	// SimulatedStats returns the handler of a simulated node's /metrics/resource; nil if the node is not
+	// SimulatedStats returns the source of what a simulated node and its pods use; nil if the node is not
 	// simulated by this process. Simulated nodes have no address that could be connected to.
-	SimulatedStats func(node string) http.Handler
+	SimulatedStats func(node string) stats.Source
 	// ReadyChecks are added to /readyz.
 	ReadyChecks []healthz.HealthChecker
 	// Flags are the flags of the program and their values, for /flagz; if they are nil, it is not served.

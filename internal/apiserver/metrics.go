@@ -14,7 +14,6 @@ import (
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
-	"github.com/kindred-project/kindred/internal/apiserver/inprocess"
 	"github.com/kindred-project/kindred/internal/metrics"
 	"github.com/kindred-project/kindred/internal/registry/generic"
 )
@@ -48,12 +47,8 @@ func (s *Server) newCollector(c Config, nodes *nodeConnections) *metrics.Collect
 	return metrics.NewCollector(metrics.Options{
 		Pods: core.Pods().Lister(), Nodes: core.Nodes().Lister(), Clock: c.Clock,
 		Pauses: func() bool { return c.Leadership != nil && !c.Leadership.Leads() },
+		Local:  c.SimulatedStats,
 		Connect: func(ctx context.Context, node string) (*url.URL, http.RoundTripper, error) {
-			if c.SimulatedStats != nil {
-				if handler := c.SimulatedStats(node); handler != nil {
-					return &url.URL{Scheme: "http", Host: node}, inprocess.Transport(handler), nil
-				}
-			}
 			return nodes.Agent(ctx, node, false)
 		},
 	})

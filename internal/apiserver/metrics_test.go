@@ -19,6 +19,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kindred-project/kindred/internal/auth/rbac/bootstrap"
+	"github.com/kindred-project/kindred/internal/node/stats"
 	"github.com/kindred-project/kindred/internal/storage"
 )
 
@@ -61,8 +62,7 @@ func TestMetricsDiscovery(t *testing.T) {
 	}
 }
 
-// TestMetrics: both versions and tables show what a simulated node reports of itself and of a pod. The
-// pod is measured from its start, so that one report suffices.
+// TestMetrics: both versions and tables show what a simulated node reports of itself and of a pod.
 func TestMetrics(t *testing.T) {
 	fake := testingclock.NewFakeClock(time.Now())
 	began := fake.Now()
@@ -76,13 +76,16 @@ func TestMetrics(t *testing.T) {
 	}()
 	s := own(t, func(c *Config) {
 		c.Clock = fake
-		c.SimulatedStats = func(node string) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				used := fake.Since(began).Seconds()
-				of := `{container="c",namespace="default",pod="p"}`
-				fmt.Fprintf(w, "node_cpu_usage_seconds_total %f\nnode_memory_working_set_bytes 2048\n", 2*used)
-				fmt.Fprintf(w, "container_cpu_usage_seconds_total%s %f\ncontainer_memory_working_set_bytes%s 1024\n", of, used/4, of)
-			})
+		c.SimulatedStats = func(node string) stats.Source {
+			return func(context.Context) (stats.Summary, error) {
+				now := fake.Now()
+				used := now.Sub(began)
+				containers := []stats.Container{{Name: "c", Usage: stats.Usage{Time: now, CPU: used / 4, Memory: 1024}}}
+				return stats.Summary{
+					Node: &stats.Usage{Time: now, CPU: 2 * used, Memory: 2048},
+					Pods: []stats.Pod{{Namespace: "default", Name: "p", Containers: containers}},
+				}, nil
+			}
 		}
 	})
 	started()

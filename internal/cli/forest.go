@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,8 @@ type branch struct {
 	ref ownership.ObjectReference
 	// mark follows the name: a star, or the namespace if it is not the usual one.
 	mark string
+	// rank orders siblings before their names do.
+	rank int
 	// above lists the objects that it may be shown below, in order of preference.
 	above []types.UID
 	// cells are the columns between the first and the last. colours are those of the first
@@ -121,7 +124,10 @@ func (f *forest) plant() {
 		}
 	}
 	for _, siblings := range f.children {
-		slices.SortFunc(siblings, func(a, b int) int { return f.branches[a].ref.Compare(f.branches[b].ref) })
+		slices.SortFunc(siblings, func(a, b int) int {
+			first, second := &f.branches[a], &f.branches[b]
+			return cmp.Or(cmp.Compare(first.rank, second.rank), first.ref.Compare(second.ref))
+		})
 	}
 }
 

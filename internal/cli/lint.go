@@ -25,7 +25,7 @@ type linting struct {
 	connection
 	allNamespaces, fix, dryRun, list bool
 	rules                            []string
-	failOn, output                   string
+	failOn, output, profile          string
 }
 
 func newLint(version string) *cobra.Command {
@@ -43,6 +43,7 @@ were repaired, 1 with such findings, and 2 if the check failed.`,
 		Example: `  kindred lint -A
   kindred lint cluster/one --fix --dry-run
   kindred lint -n shop --rule lost-reference,stale-version --fix
+  kindred lint -A --profile cluster-api
   kindred lint -A --fail-on error -o sarif > ownership.sarif`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,12 +63,13 @@ were repaired, 1 with such findings, and 2 if the check failed.`,
 	flags := cmd.Flags()
 	flags.BoolVarP(&l.allNamespaces, "all-namespaces", "A", false, "check all namespaces and cluster-scoped objects")
 	flags.StringSliceVar(&l.rules, "rule", nil, "check only this rule; may be repeated")
+	flags.StringVar(&l.profile, "profile", "", `check only the objects of a project, and compare their owners with its table: "cluster-api"`)
 	flags.BoolVar(&l.list, "rules", false, "list the rules, and check nothing")
 	flags.BoolVar(&l.fix, "fix", false, "repair the findings that have a safe repair")
 	flags.BoolVar(&l.dryRun, "dry-run", false, "with --fix: show the changes without making them")
 	flags.StringVar(&l.failOn, "fail-on", "warning", `least severity of findings for exit status 1: "info", "warning", "error" or "never"`)
 	flags.StringVarP(&l.output, "output", "o", "", `"json", "yaml" or "sarif"`)
-	for flag, values := range map[string][]string{"fail-on": {"info", "warning", "error", "never"}, "output": {"json", "yaml", "sarif"}, "rule": ruleNames()} {
+	for flag, values := range map[string][]string{"fail-on": {"info", "warning", "error", "never"}, "output": {"json", "yaml", "sarif"}, "rule": ruleNames(), "profile": profileNames()} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 	return cmd
@@ -77,6 +79,14 @@ func ruleNames() []string {
 	var names []string
 	for _, d := range ownership.LintRules() {
 		names = append(names, string(d.Rule))
+	}
+	return names
+}
+
+func profileNames() []string {
+	var names []string
+	for _, p := range ownership.LintProfiles() {
+		names = append(names, string(p))
 	}
 	return names
 }
@@ -97,6 +107,8 @@ func (l *linting) check(args []string) error {
 		}
 	}
 	switch {
+	case l.profile != "" && !slices.Contains(profileNames(), l.profile):
+		return usagef("--profile is %q, it must be %s", l.profile, strings.Join(profileNames(), " or "))
 	case badness(ownership.LintSeverity(l.failOn)) < 0:
 		return usagef("--fail-on is %q, it must be info, warning, error or never", l.failOn)
 	case !slices.Contains([]string{"", "json", "yaml", "sarif"}, l.output):
@@ -144,7 +156,7 @@ func (l *linting) run(cmd *cobra.Command, args []string, version string) error {
 
 // spec returns the spec of the review.
 func (l *linting) spec(r *reviewer, args []string) (ownership.OwnershipLintSpec, error) {
-	spec := ownership.OwnershipLintSpec{Namespace: r.namespace}
+	spec := ownership.OwnershipLintSpec{Namespace: r.namespace, Profile: ownership.LintProfile(l.profile)}
 	for _, rule := range l.rules {
 		spec.Rules = append(spec.Rules, ownership.LintRule(rule))
 	}
@@ -191,7 +203,7 @@ func (l *linting) createRepair(ctx context.Context, r *reviewer, lint *ownership
 	for _, f := range lint.Status.Findings {
 		repair.Status.Skipped++
 		repair.Status.Results = append(repair.Status.Results, ownership.RepairResult{
-			LintFinding: f, Outcome: ownership.RepairSkipped, Reason: "no change is safe; decide by hand",
+			LintFinding: f, Outcome: ownership.RepairSkipped, Reason: f.Unfixed(),
 		})
 	}
 	return nil

@@ -209,6 +209,7 @@ func TestLintUsage(t *testing.T) {
 	for want, args := range map[string][]string{
 		`--rule is "nonsense"`:          {"--rule", "nonsense"},
 		`--fail-on is "bad"`:            {"--fail-on", "bad"},
+		`--profile is "other"`:          {"--profile", "other"},
 		`--output is "xml"`:             {"-o", "xml"},
 		"--dry-run needs --fix":         {"--dry-run"},
 		"cannot be used with --fix":     {"--fix", "-o", "sarif"},

@@ -33,10 +33,14 @@ Each object is shown once, below the owner that controls it; its other owners ar
 notes. "(cycle)" marks an owner that is itself below the object. Siblings are sorted by kind
 and name. Rows too deep to be indented have the number of their level instead.
 
+Of a Cluster of Cluster API, the infrastructure, the control plane and the workers come first,
+with their versions and machines, and the conditions that are not as they should be.
+
 The table is as wide as the terminal. In pipes and files, and with -o wide, text is neither
 truncated nor wrapped.`,
 		Example: `  kindred tree deployment/web
-  kindred tree -n prod cluster/one -o mermaid`,
+  kindred tree -n prod cluster/one
+  kindred tree statefulset/db -o mermaid`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			render, err := treeOutput(cmd, output, all)
@@ -138,7 +142,7 @@ func printWarnings(cmd *cobra.Command, warnings []string) {
 }
 
 func (p treePrinter) branch(t *ownership.OwnershipTree, o ownership.TreeObject) branch {
-	b := branch{id: o.UID, ref: o.ObjectReference, above: parents(o.Owners)}
+	b := branch{id: o.UID, ref: o.ObjectReference, rank: rankOf(o.ClusterPart), above: parents(o.Owners)}
 	if o.UID == t.Status.Object.UID {
 		b.mark += " *"
 	}
@@ -183,10 +187,15 @@ func (p treePrinter) notes(o ownership.TreeObject, at position) []string {
 	notes = append(notes, blockNotes(o.WaitsFor, "", p.all)...)
 	if o.DeletionTimestamp == nil {
 		for _, f := range o.Finalizers {
-			notes = append(notes, "finalizer "+f)
+			if o.ClusterPart == nil || !isUsual(f) {
+				notes = append(notes, "finalizer "+f)
+			}
 		}
 	}
-	if o.Readiness == ownership.ReadinessInProgress || o.Readiness == ownership.ReadinessFailed {
+	switch {
+	case o.ClusterPart != nil:
+		notes = slices.Concat([]string{roleNote(o.ClusterPart)}, conditionNotes(o.ClusterPart), notes)
+	case o.Readiness == ownership.ReadinessInProgress, o.Readiness == ownership.ReadinessFailed:
 		notes = append(notes, o.Message)
 	}
 	return append(nonEmpty(notes...), ownerNotes(o.Owners, at, p.all)...)

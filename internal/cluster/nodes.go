@@ -6,7 +6,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"strings"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/nodeipam"
 	"github.com/kindred-project/kindred/internal/machine"
 	"github.com/kindred-project/kindred/internal/node/simulated"
+	"github.com/kindred-project/kindred/internal/node/stats"
 	"github.com/kindred-project/kindred/internal/part"
 )
 
@@ -95,8 +95,8 @@ func (c *Cluster) startNode(ctx context.Context) error {
 	return nil
 }
 
-// simulatedStats returns the handler of a simulated node's metrics; nil if the node is not simulated.
-func (c *Cluster) simulatedStats(node string) http.Handler {
+// simulatedStats returns the source of what a simulated node uses; nil if the node is not simulated.
+func (c *Cluster) simulatedStats(node string) stats.Source {
 	t := c.term.Load()
 	if t == nil {
 		return nil

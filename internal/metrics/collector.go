@@ -18,6 +18,8 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/node/stats"
 )
 
 const (
@@ -35,6 +37,9 @@ const (
 type Options struct {
 	Pods  corelisters.PodLister
 	Nodes corelisters.NodeLister
+	// Local returns the source of a node in this process, which is asked without a connection; nil for other nodes. Local may be nil.
+	// Of 100,000 pods, writing and parsing the text took a fifth of a processor.
+	Local func(node string) stats.Source
 	// Connect returns where a node's agent serves, and a transport that authenticates to it.
 	Connect func(ctx context.Context, node string) (*url.URL, http.RoundTripper, error)
 	// Pauses reports whether no samples are to be taken at present, because another server takes them; nil if it never does.
@@ -110,6 +115,10 @@ func (c *Collector) collect(ctx context.Context) {
 func (c *Collector) read(ctx context.Context, node string) (batch, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	if source := c.local(node); source != nil {
+		summary, err := source(ctx)
+		return batchOf(summary), err
+	}
 	agent, transport, err := c.options.Connect(ctx, node)
 	if err != nil {
 		return batch{}, err
@@ -127,6 +136,13 @@ func (c *Collector) read(ctx context.Context, node string) (batch, error) {
 		return batch{}, fmt.Errorf("GET %s: %s", request.URL, response.Status)
 	}
 	return parse(response.Body, c.options.Clock.Now())
+}
+
+func (c *Collector) local(node string) stats.Source {
+	if c.options.Local == nil {
+		return nil
+	}
+	return c.options.Local(node)
 }
 
 func (c *Collector) history(node string) history {

@@ -26,17 +26,21 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/metrics/pkg/apis/metrics"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kindred-project/kindred/internal/node/stats"
 )
 
-// bed is a collector of two nodes: a serves what the test sets, b never answers.
+// bed is a collector of two nodes: a serves what the test sets, b never answers, unless it is in this process.
 type bed struct {
 	*Collector
 	clock *testingclock.FakeClock
 	// report is what node a reports, and reads how often it was asked.
 	report atomic.Pointer[string]
 	reads  atomic.Int32
-	pods   cache.Indexer
-	nodes  cache.Indexer
+	// local is what node b uses; nil if it is not in this process.
+	local stats.Source
+	pods  cache.Indexer
+	nodes cache.Indexer
 }
 
 func newBed(t *testing.T) *bed {
@@ -58,6 +62,12 @@ func newBed(t *testing.T) *bed {
 	t.Cleanup(agent.Close)
 	b.Collector = NewCollector(Options{
 		Pods: corelisters.NewPodLister(b.pods), Nodes: corelisters.NewNodeLister(b.nodes), Clock: b.clock,
+		Local: func(node string) stats.Source {
+			if node == "b" {
+				return b.local
+			}
+			return nil
+		},
 		Connect: func(_ context.Context, node string) (*url.URL, http.RoundTripper, error) {
 			if node != "a" {
 				return nil, nil, errors.New("no such host")
@@ -110,6 +120,26 @@ func list(t *testing.T, b *bed, options *metainternalversion.ListOptions) []metr
 		t.Fatal(err)
 	}
 	return got.(*metrics.PodMetricsList).Items
+}
+
+// TestLocalNode: a node in this process is asked without a connection.
+func TestLocalNode(t *testing.T) {
+	b := newBed(t)
+	b.add(t, b.pods, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: v1.PodSpec{NodeName: "b"}, Status: v1.PodStatus{Phase: v1.PodRunning}})
+	for i := range 2 {
+		used := stats.Usage{Time: at(15 * i), CPU: time.Duration(3*i) * time.Second, Memory: 1024}
+		b.local = func(context.Context) (stats.Summary, error) {
+			return stats.Summary{Node: &used, Pods: []stats.Pod{{Namespace: "ns", Name: "q", Containers: []stats.Container{{Name: "c", Usage: used}}}}}, nil
+		}
+		b.sample(t, 15*i, float64(i))
+	}
+	got := list(t, b, &metainternalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "q")})
+	if len(got) != 1 || got[0].Containers[0].Usage.Cpu().String() != "200m" || got[0].Containers[0].Usage.Memory().String() != "1Ki" {
+		t.Errorf("got %+v", got)
+	}
+	if used := b.node("b"); used.window() != 15*time.Second {
+		t.Errorf("the node: %+v", used)
+	}
 }
 
 func TestPodMetrics(t *testing.T) {

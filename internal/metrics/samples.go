@@ -10,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/node/stats"
 )
 
 // point is one sample of a container or a node.
@@ -67,6 +69,26 @@ func (s series) usage() v1.ResourceList {
 type batch struct {
 	node point // zero if the node does not report itself
 	pods map[types.NamespacedName]map[string]point
+}
+
+// batchOf returns a node's report.
+func batchOf(summary stats.Summary) batch {
+	b := batch{pods: make(map[types.NamespacedName]map[string]point, len(summary.Pods))}
+	if summary.Node != nil {
+		b.node = pointOf(*summary.Node, time.Time{})
+	}
+	for _, pod := range summary.Pods {
+		points := make(map[string]point, len(pod.Containers))
+		for _, c := range pod.Containers {
+			points[c.Name] = pointOf(c.Usage, c.Started)
+		}
+		b.pods[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = points
+	}
+	return b
+}
+
+func pointOf(u stats.Usage, started time.Time) point {
+	return point{at: u.Time, started: started, cpu: u.CPU, memory: u.Memory}
 }
 
 // history is the series of one node and of the containers of its pods.

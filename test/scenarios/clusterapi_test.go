@@ -157,6 +157,15 @@ spec:
   checks: {unhealthyNodeConditions: [{type: Ready, status: "False", timeoutSeconds: 300}]}
 `
 
+// plainTree shows a plainCluster as its users think of it.
+const plainTree = `
+Namespace *
+OBJECT CONTROLLED READINESS AGE NOTES
+Cluster/plain * Ready *
+├─ DevCluster/plain no Ready * infrastructure
+├─ KubeadmControlPlane/plain no Ready * control plane, ` + workloadVersion + `, 1 of 1 ready
+`
+
 // resourceSets are two ClusterResourceSets that bring the same two objects to a Cluster, so that these and their binding have two owners.
 const resourceSets = `
 apiVersion: v1
@@ -183,19 +192,28 @@ spec: {strategy: ApplyOnce, clusterSelector: {matchLabels: {sets: "yes"}}, resou
 // TestClusterAPIPlain: a Cluster whose objects name each other holds upstream's assertions, and nothing is left of it when it is deleted.
 func TestClusterAPIPlain(t *testing.T) {
 	m := newManagement(t)
+	owners := m.watchOwners()
 	m.apply(resourceSets)
 	m.apply(plainCluster)
 	m.available("plain", 3)
+	owners.good("while it is created")
+	m.shows(plainTree, "tree", "cluster/plain")
 	m.holdsAssertions("plain", false)
+	owners.saw("while its references are removed and changed", "lost-reference", "unserved-version")
 	m.goes("plain")
+	owners.good("while it is deleted")
 }
 
 // TestClusterAPITopology: the same for a Cluster that is made from a ClusterClass.
 func TestClusterAPITopology(t *testing.T) {
 	m := newManagement(t)
+	owners := m.watchOwners()
 	m.createClassy(1, 2)
+	owners.good("while it is created")
 	m.holdsAssertions("classy", true)
+	owners.saw("while its references are removed and changed", "lost-reference", "unserved-version")
 	m.goes("classy")
+	owners.good("while it is deleted")
 }
 
 // createClassy creates a Cluster from a ClusterClass, with objects of two ClusterResourceSets, and waits until it is available.
@@ -267,9 +285,47 @@ func (m *management) members() []string {
 	return names
 }
 
-// goes deletes a Cluster and waits until nothing is left of it.
+// previewed returns the objects that a preview of the deletion of a Cluster shows as deleted, named as members names them.
+func (m *management) previewed(cluster string) []string {
+	m.Helper()
+	r := m.kindred("delete", "--preview", "cluster/"+cluster, "-o", "json")
+	var preview struct {
+		Status struct {
+			Objects []struct{ APIVersion, Kind, Name, Outcome string }
+		}
+	}
+	if err := json.Unmarshal([]byte(r.out), &preview); err != nil {
+		m.Fatalf("%v: %s%s", err, r.out, r.err)
+	}
+	var names []string
+	for _, o := range preview.Status.Objects {
+		if o.Outcome != "Deleted" {
+			continue
+		}
+		kind := strings.ToLower(o.Kind)
+		if group, _, found := strings.Cut(o.APIVersion, "/"); found {
+			kind += "." + group
+		}
+		names = append(names, kind+"/"+o.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// goes deletes a Cluster and waits until nothing is left of it. What goes is what the preview shows, and the bindings of
+// ClusterResourceSets, which their controller deletes: the sets own them.
 func (m *management) goes(cluster string) {
 	m.Helper()
+	want, before := m.previewed(cluster), m.members()
+	defer func() {
+		after := m.members()
+		gone := slices.DeleteFunc(before, func(name string) bool {
+			return slices.Contains(after, name) || strings.HasPrefix(name, "clusterresourcesetbinding.")
+		})
+		if diff := cmp.Diff(want, gone); diff != "" {
+			m.Errorf("what went (-preview +deletion):\n%s", diff)
+		}
+	}()
 	m.kubectl("delete", "cluster", cluster, "--wait=false")
 	m.within(provisioning, cluster+" is gone", func() error {
 		left := m.kubectl("get", "cluster-api,secrets,configmaps", "--ignore-not-found", "-o", "name", "-l", "cluster.x-k8s.io/cluster-name="+cluster)
@@ -278,43 +334,4 @@ func (m *management) goes(cluster string) {
 		}
 		return nil
 	})
-}
-
-// TestClusterAPIMove: a Cluster with its ClusterClass and ClusterResourceSets moves to another management cluster, which holds upstream's
-// assertions of owners then, and the source has nothing left.
-func TestClusterAPIMove(t *testing.T) {
-	from, to := newManagement(t), newManagement(t)
-	from.createClassy(1, 1)
-	roots := []string{"cluster/classy", "clusterclass/in-memory", "clusterresourceset/one", "clusterresourceset/two"}
-	move := func(more ...string) result {
-		return from.kindred(append([]string{"move", "--to", to.cluster.kubeconfig()}, more...)...)
-	}
-	for _, test := range []struct {
-		roots []string
-		want  string
-	}{
-		{roots[:1], "is made from clusterclass.cluster.x-k8s.io/in-memory"},
-		{roots[1:2], "is also the class of cluster.cluster.x-k8s.io/classy"},
-		{roots[:2], "has objects of clusterresourceset.addons.cluster.x-k8s.io/one, which does not move"},
-		{roots[:3], "is also owned by clusterresourceset.addons.cluster.x-k8s.io/two, which does not move"},
-		{slices.Concat(roots, []string{"--keep-source"}), "both clusters would manage the same machines"},
-	} {
-		r := move(slices.Concat(test.roots, []string{"--yes"})...)
-		if said := strings.Join(strings.Fields(r.out+r.err), " "); r.code != 1 || !strings.Contains(said, test.want) { // lines are wrapped
-			t.Errorf("move %v: %d, %s%s; want %q", test.roots, r.code, r.out, r.err, test.want)
-		}
-	}
-	before := from.members()
-	if r := move(slices.Concat(roots, []string{"--yes"})...); r.code != 0 {
-		t.Fatalf("move: %d, %s%s", r.code, r.out, r.err)
-	}
-	to.namespace = from.namespace
-	if diff := cmp.Diff(before, to.members()); diff != "" {
-		t.Errorf("what has moved (-source +target):\n%s", diff)
-	}
-	if left := from.members(); !slices.Equal(left, []string{rootAuthority}) {
-		t.Errorf("the source still has %v", left)
-	}
-	to.available("classy", 2)
-	to.holdsAssertions("classy", true, "have the owners of the table")
 }

@@ -76,11 +76,15 @@ func (m *migration) movesThoughKilled() {
 	m.prints("", "get", "stacks,secrets", "-o", "name")
 }
 
-// tripwire kills a process after its first write. It is a proxy in front of the API servers that
+// tripwire kills a process after one of its writes. It is a proxy in front of the API servers that
 // the process uses.
 type tripwire struct {
+	// let is the number of writes before that one.
+	let int
+
 	mu      sync.Mutex
 	armed   bool
+	writes  int
 	process *process
 }
 
@@ -130,7 +134,7 @@ func listenIn(t *testing.T, c *cluster, heard func(in *http.Request, body string
 	return path
 }
 
-// start starts a process that is killed after its first write.
+// start starts a process that is killed.
 func (w *tripwire) start(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	w.mu.Lock()
@@ -139,15 +143,16 @@ func (w *tripwire) start(t *testing.T, cmd *exec.Cmd) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.armed, w.process = true, p
+	w.armed, w.writes, w.process = true, 0, p
 	return p
 }
 
 func (w *tripwire) written() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.armed {
-		w.process.end()
+	if w.writes++; !w.armed || w.writes <= w.let {
+		return
 	}
 	w.armed = false
+	w.process.end()
 }

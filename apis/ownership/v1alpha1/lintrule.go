@@ -25,6 +25,7 @@ const (
 	RuleCycle                LintRule = "cycle"
 	RuleUnhonouredBlockOwner LintRule = "block-owner-deletion"
 	RuleOnHold               LintRule = "on-hold"
+	RuleUndocumentedOwners   LintRule = "undocumented-owners"
 )
 
 // LintRuleDescription describes a rule, for listings, documentation and reports.
@@ -136,4 +137,18 @@ var rules = []LintRuleDescription{{
 	Summary:     "The annotation ownership.kindred.dev/hold pauses controllers for the object. Set by hand it is an Info; left by an unfinished undeletion it is a Warning.",
 	Consequence: "Kindred's controllers create, delete, adopt and update nothing for the object.",
 	Remedy:      "Finish the undeletion, or remove the annotation.",
+}, {
+	Rule: RuleUndocumentedOwners, Severity: SeverityWarning,
+	Summary:     "With a profile: the object has other owners than its project documents.",
+	Consequence: "It is not deleted together with what it is a part of: it is left behind, or deleted too early. Tools of the project that follow owners miss it.",
+	Remedy:      "Remove the owners that others have added. A missing owner is added by the project's controllers, if they run and are not paused.",
 }}
+
+// LintProfile is the name of a project's table of owners. The project that a name means never changes.
+type LintProfile string
+
+// ProfileClusterAPI is the table of the document "Owner References" of Cluster API.
+const ProfileClusterAPI LintProfile = "cluster-api"
+
+// LintProfiles returns the names of all profiles.
+func LintProfiles() []LintProfile { return []LintProfile{ProfileClusterAPI} }

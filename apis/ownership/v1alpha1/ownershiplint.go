@@ -39,6 +39,10 @@ type OwnershipLintSpec struct {
 	// +optional
 	// +listType=set
 	Rules []LintRule `json:"rules,omitempty"`
+	// profile restricts the check to the objects of a project, and compares their owners with the table that the project documents.
+	// What the table allows is no finding, and what the project's controllers mend is not repaired.
+	// +optional
+	Profile LintProfile `json:"profile,omitempty"`
 }
 
 // LintSeverity is the severity of a finding.
@@ -71,6 +75,17 @@ type LintFinding struct {
 	// fix is a safe change that fixes it, if there is one. An OwnershipRepair applies it.
 	// +optional
 	Fix *LintFix `json:"fix,omitempty"`
+	// mendedBy names who corrects the fault without a repair, as "the controllers of Cluster API". It is set only with a profile.
+	// +optional
+	MendedBy string `json:"mendedBy,omitempty"`
+}
+
+// Unfixed says why a finding without a fix is not repaired.
+func (f *LintFinding) Unfixed() string {
+	if f.MendedBy != "" {
+		return "left to " + f.MendedBy
+	}
+	return "no change is safe; decide by hand"
 }
 
 // LintFix is a safe change of an object's owner references.

@@ -71,6 +71,9 @@ type TreeObject struct {
 	// message explains the readiness, for example "2 of 3 replicas are available".
 	// +optional
 	Message string `json:"message,omitempty"`
+	// clusterPart says what an object of Cluster API is to its Cluster.
+	// +optional
+	ClusterPart *ClusterPart `json:"clusterPart,omitempty"`
 	// hold is set if the annotation ownership.kindred.dev/hold pauses controllers for the object.
 	// +optional
 	Hold *Hold `json:"hold,omitempty"`
@@ -78,6 +81,45 @@ type TreeObject struct {
 	// +optional
 	// +listType=atomic
 	WaitsFor []DeletionBlock `json:"waitsFor,omitempty"`
+}
+
+// ClusterRole is the role of an object in a Cluster of Cluster API.
+type ClusterRole string
+
+const (
+	// RoleInfrastructure: what all machines share.
+	RoleInfrastructure ClusterRole = "Infrastructure"
+	// RoleControlPlane: the control plane or one of its machines.
+	RoleControlPlane ClusterRole = "ControlPlane"
+	// RoleWorkers: a set of other machines, or one of these.
+	RoleWorkers ClusterRole = "Workers"
+)
+
+// ClusterPart is what an object of Cluster API is to its Cluster.
+type ClusterPart struct {
+	// role is the object's role in the Cluster. It is empty for the Cluster itself, and for what belongs to one machine.
+	// +optional
+	Role ClusterRole `json:"role,omitempty"`
+	// version is the version of Kubernetes that the object's machines have, or get.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// node is the name of a Machine's Node in the workload cluster.
+	// +optional
+	Node string `json:"node,omitempty"`
+	// replicas is the number of machines that the object asks for.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+	// readyReplicas is the number of them that are ready.
+	// +optional
+	ReadyReplicas *int32 `json:"readyReplicas,omitempty"`
+	// upToDateReplicas is the number of them that are as the object asks for.
+	// +optional
+	UpToDateReplicas *int32 `json:"upToDateReplicas,omitempty"`
+	// conditions lists the conditions that say that something is not as it should be, or under way.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // OwnershipTreeStatus is the tree.

@@ -14,6 +14,11 @@ func (in ClaimedVolume) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ClusterPart) OpenAPIModelName() string {
+	return "dev.kindred.ownership.v1alpha1.ClusterPart"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in DeletionAgent) OpenAPIModelName() string {
 	return "dev.kindred.ownership.v1alpha1.DeletionAgent"
 }

@@ -46,6 +46,7 @@ import (
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
 		v1alpha1.ClaimedVolume{}.OpenAPIModelName():                                  schema_kindred_apis_ownership_v1alpha1_ClaimedVolume(ref),
+		v1alpha1.ClusterPart{}.OpenAPIModelName():                                    schema_kindred_apis_ownership_v1alpha1_ClusterPart(ref),
 		v1alpha1.DeletionAgent{}.OpenAPIModelName():                                  schema_kindred_apis_ownership_v1alpha1_DeletionAgent(ref),
 		v1alpha1.DeletionBlock{}.OpenAPIModelName():                                  schema_kindred_apis_ownership_v1alpha1_DeletionBlock(ref),
 		v1alpha1.DeletionHistory{}.OpenAPIModelName():                                schema_kindred_apis_ownership_v1alpha1_DeletionHistory(ref),
@@ -815,6 +816,84 @@ func schema_kindred_apis_ownership_v1alpha1_ClaimedVolume(ref common.ReferenceCa
 	}
 }
 
+func schema_kindred_apis_ownership_v1alpha1_ClusterPart(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterPart is what an object of Cluster API is to its Cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"role": {
+						SchemaProps: spec.SchemaProps{
+							Description: "role is the object's role in the Cluster. It is empty for the Cluster itself, and for what belongs to one machine.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "version is the version of Kubernetes that the object's machines have, or get.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"node": {
+						SchemaProps: spec.SchemaProps{
+							Description: "node is the name of a Machine's Node in the workload cluster.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"replicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "replicas is the number of machines that the object asks for.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"readyReplicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "readyReplicas is the number of them that are ready.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"upToDateReplicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "upToDateReplicas is the number of them that are as the object asks for.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions lists the conditions that say that something is not as it should be, or under way.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName()},
+	}
+}
+
 func schema_kindred_apis_ownership_v1alpha1_DeletionAgent(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1521,6 +1600,13 @@ func schema_kindred_apis_ownership_v1alpha1_LintFinding(ref common.ReferenceCall
 							Ref:         ref(v1alpha1.LintFix{}.OpenAPIModelName()),
 						},
 					},
+					"mendedBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "mendedBy names who corrects the fault without a repair, as \"the controllers of Cluster API\". It is set only with a profile.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 				Required: []string{"object", "rule", "severity", "message", "consequence", "remedy"},
 			},
@@ -2003,6 +2089,13 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipLintSpec(ref common.Referen
 							},
 						},
 					},
+					"profile": {
+						SchemaProps: spec.SchemaProps{
+							Description: "profile restricts the check to the objects of a project, and compares their owners with the table that the project documents. What the table allows is no finding, and what the project's controllers mend is not repaired.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 			},
 		},
@@ -2166,6 +2259,13 @@ func schema_kindred_apis_ownership_v1alpha1_OwnershipRepairSpec(ref common.Refer
 									},
 								},
 							},
+						},
+					},
+					"profile": {
+						SchemaProps: spec.SchemaProps{
+							Description: "profile restricts the check to the objects of a project, and compares their owners with the table that the project documents. What the table allows is no finding, and what the project's controllers mend is not repaired.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"dryRun": {
@@ -2679,6 +2779,13 @@ func schema_kindred_apis_ownership_v1alpha1_RepairResult(ref common.ReferenceCal
 							Ref:         ref(v1alpha1.LintFix{}.OpenAPIModelName()),
 						},
 					},
+					"mendedBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "mendedBy names who corrects the fault without a repair, as \"the controllers of Cluster API\". It is set only with a profile.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"outcome": {
 						SchemaProps: spec.SchemaProps{
 							Description: "outcome is what the repair did.",
@@ -2812,6 +2919,12 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 							Format:      "",
 						},
 					},
+					"clusterPart": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterPart says what an object of Cluster API is to its Cluster.",
+							Ref:         ref(v1alpha1.ClusterPart{}.OpenAPIModelName()),
+						},
+					},
 					"hold": {
 						SchemaProps: spec.SchemaProps{
 							Description: "hold is set if the annotation ownership.kindred.dev/hold pauses controllers for the object.",
@@ -2841,7 +2954,7 @@ func schema_kindred_apis_ownership_v1alpha1_TreeObject(ref common.ReferenceCallb
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.DeletionBlock{}.OpenAPIModelName(), v1alpha1.Hold{}.OpenAPIModelName(), v1alpha1.OwnerReference{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.ClusterPart{}.OpenAPIModelName(), v1alpha1.DeletionBlock{}.OpenAPIModelName(), v1alpha1.Hold{}.OpenAPIModelName(), v1alpha1.OwnerReference{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 

@@ -6,7 +6,6 @@ package simulated
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -122,21 +121,20 @@ func sample(p *v1.Pod, before map[string]counter, now time.Time) (stats.Pod, map
 	return pod, after
 }
 
-// Stats returns the handler of a simulated node's /metrics/resource, or nil if the node is not one of
+// Stats returns the source of what a simulated node and its pods use, or nil if the node is not one of
 // these.
-func (n *Nodes) Stats(node string) http.Handler {
+func (n *Nodes) Stats(node string) stats.Source {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, known := n.index[node]; !known {
 		return nil
 	}
-	return stats.Handler(func(context.Context) (stats.Summary, error) { return n.summary(node), nil })
+	return func(context.Context) (stats.Summary, error) { return n.summary(node), nil }
 }
 
 // summary takes a sample of a node, which uses what its pods use.
 func (n *Nodes) summary(node string) stats.Summary {
-	// The text format has milliseconds. A finer time would make a constant use look unsteady.
-	now := n.options.Clock.Now().Truncate(time.Millisecond)
+	now := n.options.Clock.Now()
 	n.usage.mu.Lock()
 	defer n.usage.mu.Unlock()
 	before, after := n.usage.counters[node], counters{}

@@ -120,6 +120,6 @@ func TestStats(t *testing.T) {
 func scrape(t *testing.T, c *cluster, node string) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	c.nodes.Stats(node).ServeHTTP(w, httptest.NewRequest("GET", stats.Path, nil))
+	stats.Handler(c.nodes.Stats(node)).ServeHTTP(w, httptest.NewRequest("GET", stats.Path, nil))
 	return w.Body.String()
 }

@@ -11,7 +11,8 @@
 // [ownership.LintRules] has the names, consequences and remedies of the rules. Five of them are
 // the guidelines of Cluster API: objects have an owner (no-owner), lost references are restored
 // (lost-reference), references name the latest version (stale-version, unserved-version), and
-// several owners are the exception (too-many-owners).
+// several owners are the exception (too-many-owners). Under the [Profile] of Cluster API, its objects are
+// compared with its table of owners as well (undocumented-owners).
 package lint
 
 import (
@@ -32,6 +33,8 @@ type Finding struct {
 	Message, Consequence, Remedy string
 	// Fix is nil if no change is safe.
 	Fix *Fix
+	// MendedBy names who corrects the fault without a repair.
+	MendedBy string
 	// Owners are the UIDs of owners that the object should have but does not refer to.
 	Owners []types.UID
 }
@@ -82,6 +85,7 @@ var checks = map[ownership.LintRule]func(*Snapshot, *Object) []Finding{
 	ownership.RuleCycle:                cycle,
 	ownership.RuleUnhonouredBlockOwner: unhonouredBlock,
 	ownership.RuleOnHold:               onHold,
+	ownership.RuleUndocumentedOwners:   undocumented,
 }
 
 // onHold finds objects on hold. A hold set by hand is intended, so it is only an Info; a hold of
@@ -104,12 +108,15 @@ func Check(s *Snapshot, rules ...ownership.LintRule) []Finding {
 	})
 	var findings []Finding
 	for _, o := range s.objects {
-		if o.Deleting {
+		if o.Deleting || s.profile != nil && !s.profile.Covers(o) {
 			continue
 		}
 		for _, d := range chosen {
 			for _, f := range checks[d.Rule](s, o) {
-				findings = append(findings, f.describedBy(o, d))
+				f = f.describedBy(o, d)
+				if s.profile == nil || s.profile.concerns(s, &f) {
+					findings = append(findings, f)
+				}
 			}
 		}
 	}

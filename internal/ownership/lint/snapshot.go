@@ -6,6 +6,7 @@ package lint
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,8 +28,9 @@ const (
 // Object is an object of the graph with what else the rules need.
 type Object struct {
 	graph.Object
-	// Labels are required only for the objects for which NeedsLabels returns true.
-	Labels map[string]string
+	// Labels and Created are required only for the objects for which NeedsLabels, or a profile's Of, returns true.
+	Labels  map[string]string
+	Created time.Time
 	// Hold is set for objects on hold.
 	Hold *ownership.Hold
 }
@@ -55,6 +57,9 @@ type Snapshot struct {
 	crowds  map[crowd]count
 	// cycles has, for each object in a cycle, its strongly connected component, sorted.
 	cycles map[*Object][]*Object
+	// profile may be nil.
+	profile *Profile
+	now     time.Time
 }
 
 type nameKey struct {
@@ -79,6 +84,12 @@ func NewSnapshot(objects []*Object, kinds map[schema.GroupKind]Kind) *Snapshot {
 		s.join(o)
 	}
 	s.findCycles()
+	return s
+}
+
+// Under returns the snapshot for a check under a profile, or under none, at a time.
+func (s *Snapshot) Under(p *Profile, now time.Time) *Snapshot {
+	s.profile, s.now = p, now
 	return s
 }
 

@@ -83,6 +83,7 @@ func (q *question) list(ctx context.Context, p place, _ []graph.Object) ([]unstr
 func detailOf(o *unstructured.Unstructured) detail {
 	d := detail{created: o.GetCreationTimestamp(), deleted: o.GetDeletionTimestamp()}
 	d.readiness, d.message = readinessOf(o)
+	d.part = clusterPartOf(o)
 	d.hold = undelete.HoldOf(o, o.GroupVersionKind().GroupKind())
 	return d
 }

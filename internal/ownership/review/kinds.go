@@ -78,10 +78,10 @@ func preferredFirst(group *metav1.APIGroup) []metav1.GroupVersionForDiscovery {
 	return append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, group.Versions...)
 }
 
-// label reads the labels of the objects to compare with their siblings, which the graph does not
-// have.
+// label reads the labels and ages that the rules need, which the graph does not have: those of the objects to compare with their
+// siblings, and of the objects of the profile.
 func (in *inspection) label(ctx context.Context, objects []*lint.Object) {
-	if len(in.spec.Rules) > 0 && !slices.Contains(in.spec.Rules, ownership.RuleNoOwner) {
+	if in.profile == nil && len(in.spec.Rules) > 0 && !slices.Contains(in.spec.Rules, ownership.RuleNoOwner) {
 		return
 	}
 	compared := slices.DeleteFunc(slices.Clone(objects), func(o *lint.Object) bool {
@@ -90,7 +90,7 @@ func (in *inspection) label(ctx context.Context, objects []*lint.Object) {
 	needed := lint.NeedsLabels(compared)
 	places := map[place]map[types.UID]*lint.Object{}
 	for _, o := range compared {
-		if !needed(o) {
+		if !needed(o) && (in.profile == nil || !in.profile.Of(o)) {
 			continue
 		}
 		p := place{o.Resource, o.Namespace}
@@ -113,7 +113,7 @@ func (in *inspection) labelAt(ctx context.Context, p place, objects map[types.UI
 	}
 	for i := range list.Items {
 		if o := objects[list.Items[i].UID]; o != nil {
-			o.Labels = list.Items[i].Labels
+			o.Labels, o.Created = list.Items[i].Labels, list.Items[i].CreationTimestamp.Time
 		}
 	}
 }

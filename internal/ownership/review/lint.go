@@ -37,6 +37,9 @@ func validateLintSpec(spec *ownership.OwnershipLintSpec) field.ErrorList {
 			errs = append(errs, field.Forbidden(path.Child("namespace"), "must not be set together with object, which has a namespace"))
 		}
 	}
+	if spec.Profile != "" && lint.ProfileOf(spec.Profile) == nil {
+		errs = append(errs, field.NotSupported(path.Child("profile"), spec.Profile, ownership.LintProfiles()))
+	}
 	for i, rule := range spec.Rules {
 		if _, known := ownership.DescribeLintRule(rule); !known {
 			errs = append(errs, field.NotSupported(path.Child("rules").Index(i), rule, ruleNames()))
@@ -68,7 +71,7 @@ func (q *question) lint(ctx context.Context, spec *ownership.OwnershipLintSpec) 
 func findingOf(f *lint.Finding) ownership.LintFinding {
 	out := ownership.LintFinding{
 		Object: referenceOf(f.Object.Object), Rule: f.Rule, Severity: f.Severity,
-		Message: f.Message, Consequence: f.Consequence, Remedy: f.Remedy,
+		Message: f.Message, Consequence: f.Consequence, Remedy: f.Remedy, MendedBy: f.MendedBy,
 	}
 	if f.Fix != nil {
 		out.Fix = &ownership.LintFix{
@@ -92,6 +95,8 @@ func referencesOf(o *lint.Object) []metav1.OwnerReference {
 type inspection struct {
 	*question
 	spec *ownership.OwnershipLintSpec
+	// profile may be nil.
+	profile *lint.Profile
 
 	// From the graph: all relevant objects, the UIDs of those to check, and the served resources.
 	objects  []graph.Object
@@ -105,7 +110,7 @@ type inspection struct {
 }
 
 func (q *question) inspect(ctx context.Context, spec *ownership.OwnershipLintSpec) (*inspection, error) {
-	in := &inspection{question: q, spec: spec, selected: map[types.UID]bool{}, served: map[schema.GroupKind]graph.Resource{}}
+	in := &inspection{question: q, spec: spec, profile: lint.ProfileOf(spec.Profile), selected: map[types.UID]bool{}, served: map[schema.GroupKind]graph.Resource{}}
 	var root *graph.Object
 	if spec.Object != nil {
 		object, err := q.find(ctx, *spec.Object)
@@ -125,7 +130,9 @@ func (q *question) inspect(ctx context.Context, spec *ownership.OwnershipLintSpe
 	objects := in.readable(ctx)
 	in.label(ctx, objects)
 	in.hold(ctx, objects)
-	for _, f := range lint.Check(lint.NewSnapshot(objects, in.kinds(ctx)), spec.Rules...) {
+	in.count(objects)
+	snapshot := lint.NewSnapshot(objects, in.kinds(ctx)).Under(in.profile, in.Clock.Now())
+	for _, f := range lint.Check(snapshot, spec.Rules...) {
 		if in.concerns(&f) {
 			in.findings = append(in.findings, f)
 		}
@@ -235,13 +242,10 @@ func (in *inspection) readable(ctx context.Context) []*lint.Object {
 	for i := range in.objects {
 		o := &in.objects[i]
 		if !in.access.mayGet(ctx, o.Resource, o.Namespace, o.Name) {
-			if in.selected[o.UID] {
+			if in.selected[o.UID] && (in.profile == nil || in.profile.Of(&lint.Object{Object: *o})) {
 				in.hidden++
 			}
 			continue
-		}
-		if in.selected[o.UID] && !o.Deleting {
-			in.checked++
 		}
 		for j := range o.Owners {
 			if owner := &o.Owners[j]; in.hides(ctx, o, owner) {
@@ -251,6 +255,15 @@ func (in *inspection) readable(ctx context.Context) []*lint.Object {
 		readable = append(readable, &lint.Object{Object: *o})
 	}
 	return readable
+}
+
+// count counts the objects to check.
+func (in *inspection) count(objects []*lint.Object) {
+	for _, o := range objects {
+		if in.selected[o.UID] && !o.Deleting && (in.profile == nil || in.profile.Covers(o)) {
+			in.checked++
+		}
+	}
 }
 
 // hides reports whether the caller may not get the object that a reference names.

@@ -131,6 +131,7 @@ func TestLint(t *testing.T) {
 		"an empty namespace": {ownership.OwnershipLintSpec{Namespace: "c"}, nil, 0},
 		"a tree":             {ownership.OwnershipLintSpec{Object: root}, p, 7},
 		"a leaf":             {ownership.OwnershipLintSpec{Object: lost}, p[:1], 2},
+		"another project":    {spec: ownership.OwnershipLintSpec{Profile: ownership.ProfileClusterAPI}},
 		"rules":              {ownership.OwnershipLintSpec{Namespace: "a", Rules: []ownership.LintRule{"no-owner", "stale-version"}}, []string{p[1], p[3]}, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -219,6 +220,7 @@ func TestLintRefusals(t *testing.T) {
 		"spec.object.name: Required":                {OwnershipLintSpec: ownership.OwnershipLintSpec{Object: &ownership.ObjectReference{APIVersion: "v1", Kind: "Pod"}}},
 		"spec.namespace: Forbidden":                 {OwnershipLintSpec: ownership.OwnershipLintSpec{Namespace: "a", Object: &ownership.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: "x"}}},
 		`spec.rules[1]: Unsupported value: "owner"`: {OwnershipLintSpec: ownership.OwnershipLintSpec{Rules: []ownership.LintRule{"cycle", "owner"}}},
+		`spec.profile: Unsupported value: "other"`:  {OwnershipLintSpec: ownership.OwnershipLintSpec{Profile: "other"}},
 		"spec.preconditions[0].uid: Required":       {Preconditions: []ownership.RepairPrecondition{{ResourceVersion: "1"}}},
 		"spec.preconditions[0].resourceVersion: R":  {Preconditions: []ownership.RepairPrecondition{{UID: "x"}}},
 		"spec.preconditions[1].uid: Duplicate":      {Preconditions: []ownership.RepairPrecondition{{UID: "x", ResourceVersion: "1"}, {UID: "x", ResourceVersion: "2"}}},

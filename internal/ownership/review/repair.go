@@ -19,7 +19,6 @@ import (
 
 // The reasons why a finding is skipped.
 const (
-	notSafe    = "no change is safe; decide by hand"
 	notListed  = "the object is not listed in the preconditions"
 	hasChanged = "the object has changed since it was checked"
 	isGone     = "the object was deleted"
@@ -107,7 +106,7 @@ func (r *repairer) mend(ctx context.Context, findings []lint.Finding) []ownershi
 	for i := range findings {
 		results[i] = ownership.RepairResult{LintFinding: findingOf(&findings[i]), Outcome: outcome, Reason: reason}
 		if findings[i].Fix == nil {
-			results[i].Outcome, results[i].Reason = ownership.RepairSkipped, notSafe
+			results[i].Outcome, results[i].Reason = ownership.RepairSkipped, results[i].Unfixed()
 		}
 	}
 	return results

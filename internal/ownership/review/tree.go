@@ -134,6 +134,7 @@ func (q *question) treeObject(ctx context.Context, o graph.Object, d detail, f f
 		Hold:              d.hold,
 		Readiness:         d.readiness,
 		Message:           d.message,
+		ClusterPart:       d.part,
 		WaitsFor:          q.blocks(ctx, f.known, f.waits[o.UID]),
 	}
 	if o.Deleting {
@@ -148,5 +149,6 @@ type detail struct {
 	deleted   *metav1.Time
 	readiness ownership.Readiness
 	message   string
+	part      *ownership.ClusterPart
 	hold      *ownership.Hold
 }

@@ -310,6 +310,7 @@ func (u *undeletion) plan(ctx context.Context) error {
 	if err := u.decideBindings(ctx); err != nil || len(u.report.Problems) > 0 {
 		return err
 	}
+	u.explainMachines()
 	u.reportLost()
 	// Check access even when resuming: the caller may be another user than the one who started the
 	// undeletion, and any user can write marks.

@@ -1,0 +1,204 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/graph"
+)
+
+// groupOf is the group of a kind of Cluster API.
+func groupOf(kind string) string {
+	switch name, _ := strings.CutSuffix(kind, "Template"); {
+	case kind == "Secret", kind == "ConfigMap", kind == "ServiceAccount":
+		return ""
+	case kind == "ExtensionConfig":
+		return runtimeHooks
+	case strings.HasPrefix(kind, "ClusterResourceSet"):
+		return addons
+	case strings.HasSuffix(name, "ControlPlane"):
+		return controlPlanes
+	case strings.HasSuffix(name, "Config"):
+		return bootstrap
+	case strings.HasPrefix(kind, "Dev"):
+		return infrastructure
+	}
+	return core
+}
+
+// capiObject is an object of Cluster API, an hour old. The owners are as "Cluster c" and, for a controller, "Machine! m".
+func capiObject(kind string, owners ...string) *Object {
+	o := &Object{Object: graph.Object{
+		Resource:  graph.Resource{GroupVersionResource: schema.GroupVersionResource{Group: groupOf(kind), Version: "v1beta2"}, Kind: kind},
+		Namespace: "one", Name: "o", UID: "o",
+	}, Created: noon.Add(-time.Hour)}
+	for _, title := range owners {
+		o.Owners = append(o.Owners, capiOwner(title))
+	}
+	return o
+}
+
+func capiOwner(title string) graph.Owner {
+	kind, name, _ := strings.Cut(title, " ")
+	kind, controls := strings.CutSuffix(kind, "!")
+	version := schema.GroupVersion{Group: groupOf(kind), Version: "v1beta2"}
+	ref := metav1.OwnerReference{APIVersion: version.String(), Kind: kind, Name: name, UID: types.UID(title)}
+	if controls {
+		ref.Controller = new(true)
+	}
+	return graph.Owner{OwnerReference: ref, Standing: "solid", Followed: true}
+}
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// servedCAPI has the kinds of the test's objects.
+func servedCAPI() map[schema.GroupKind]Kind {
+	kinds := map[schema.GroupKind]Kind{}
+	for _, kind := range []string{
+		"Secret", "ConfigMap", "ServiceAccount", "ExtensionConfig", "ClusterResourceSet", "ClusterResourceSetBinding", "KubeadmControlPlane",
+		"KubeadmControlPlaneTemplate", "KubeadmConfig", "KubeadmConfigTemplate", "DevCluster", "DevMachine", "DevMachineTemplate", "DevMachinePool",
+		"Cluster", "ClusterClass", "Machine", "MachineSet", "MachineDeployment", "MachinePool", "MachineHealthCheck",
+	} {
+		gk := schema.GroupKind{Group: groupOf(kind), Kind: kind}
+		kinds[gk] = Kind{Namespaced: true, Collected: true, Complete: true, Versions: []string{gk.Group + "/v1beta2"}}
+	}
+	return kinds
+}
+
+func capiFindings(objects ...*Object) []string {
+	var found []string
+	for _, f := range Check(NewSnapshot(objects, servedCAPI()).Under(ProfileOf(ownership.ProfileClusterAPI), noon)) {
+		found = append(found, fmt.Sprintf("%s: %s", f.Rule, f.Message))
+	}
+	return found
+}
+
+// TestClusterAPITable has each row of the table: what is allowed, and what is not.
+func TestClusterAPITable(t *testing.T) {
+	for kind, rows := range map[string]struct{ allowed, refused [][]string }{
+		"ExtensionConfig":             {[][]string{nil}, [][]string{{"Cluster c"}}},
+		"ClusterClass":                {[][]string{nil}, [][]string{{"Cluster c"}}},
+		"Cluster":                     {[][]string{nil}, [][]string{{"ClusterClass c"}}},
+		"MachineDeployment":           {[][]string{{"Cluster c"}}, [][]string{nil, {"Cluster! c"}, {"ClusterClass c"}, {"Cluster c", "Cluster d"}}},
+		"MachineSet":                  {[][]string{{"MachineDeployment! d"}, {"Cluster c"}}, [][]string{nil, {"MachineDeployment d"}, {"MachineDeployment! d", "Cluster c"}}},
+		"Machine":                     {[][]string{{"MachineSet! s"}, {"KubeadmControlPlane! k"}, {"MachinePool! p"}, {"Cluster c"}}, [][]string{nil, {"MachineSet s"}, {"MachineDeployment! d"}}},
+		"MachineHealthCheck":          {[][]string{{"Cluster c"}}, [][]string{nil, {"MachineDeployment d"}}},
+		"MachinePool":                 {[][]string{{"Cluster c"}}, [][]string{nil, {"Cluster! c"}}},
+		"ClusterResourceSet":          {[][]string{nil}, [][]string{{"Cluster c"}}},
+		"ClusterResourceSetBinding":   {[][]string{{"ClusterResourceSet a"}, {"ClusterResourceSet a", "ClusterResourceSet b"}}, [][]string{nil, {"Cluster c"}, {"ClusterResourceSet a", "Cluster c"}}},
+		"KubeadmControlPlane":         {[][]string{{"Cluster c"}, {"Cluster! c"}}, [][]string{nil, {"ClusterClass c"}}},
+		"KubeadmControlPlaneTemplate": {[][]string{nil, {"ClusterClass c"}, {"ClusterClass c", "ClusterClass d"}}, [][]string{{"ClusterClass! c"}, {"Machine m"}}},
+		"KubeadmConfig":               {[][]string{{"Machine! m"}, {"MachinePool! p", "Cluster c"}}, [][]string{nil, {"Machine m"}, {"MachinePool! p"}, {"KubeadmControlPlane k"}}},
+		"KubeadmConfigTemplate":       {[][]string{nil, {"Cluster c"}, {"ClusterClass c"}}, [][]string{{"MachineDeployment d"}, {"Cluster c", "ClusterClass c"}}},
+		"DevCluster":                  {[][]string{{"Cluster c"}, {"Cluster! c"}}, [][]string{nil, {"Machine! m"}}},
+		"DevMachine":                  {[][]string{{"Machine! m"}, {"Machine! m", "DevMachinePool p"}, {"DevMachinePool! p", "Machine m"}}, [][]string{nil, {"Machine m"}, {"Cluster c"}, {"Machine! m", "Cluster c"}}},
+		"DevMachineTemplate":          {[][]string{nil, {"Cluster c"}, {"ClusterClass c"}}, [][]string{{"KubeadmControlPlane k"}}},
+		"DevMachinePool":              {[][]string{{"MachinePool! p", "Cluster c"}}, [][]string{nil, {"MachinePool! p"}, {"Cluster c"}}},
+		"Secret":                      {[][]string{nil, {"KubeadmControlPlane! k"}, {"KubeadmConfig! k"}, {"ClusterResourceSet a", "ClusterResourceSet b"}, {"Cluster c"}}, [][]string{{"KubeadmControlPlane k"}, {"Machine! m"}}},
+		"ConfigMap":                   {[][]string{nil, {"ClusterResourceSet a"}}, [][]string{{"Cluster c"}, {"ClusterResourceSet! a"}}},
+		"ServiceAccount":              {allowed: [][]string{nil, {"Cluster c", "Machine m"}}}, // none of Cluster API's
+	} {
+		for _, owners := range rows.allowed {
+			if found := capiFindings(withOwners(capiObject(kind, owners...))...); found != nil {
+				t.Errorf("%s with %q: %q", kind, owners, found)
+			}
+		}
+		for _, owners := range rows.refused {
+			if found := capiFindings(withOwners(capiObject(kind, owners...))...); len(found) == 0 || !strings.Contains(strings.Join(found, "\n"), "undocumented-owners: ") {
+				t.Errorf("%s with %q: %q", kind, owners, found)
+			}
+			young := capiObject(kind, owners...)
+			young.Created = noon.Add(-time.Second)
+			if found := capiFindings(withOwners(young)...); found != nil {
+				t.Errorf("a young %s with %q: %q", kind, owners, found)
+			}
+		}
+	}
+}
+
+// withOwners returns an object and its owners, which are being deleted, so that nothing is found about them.
+func withOwners(o *Object) []*Object {
+	all := []*Object{o}
+	for _, ref := range o.Owners {
+		gk := ownerKind(ref)
+		all = append(all, &Object{Object: graph.Object{
+			Resource:  graph.Resource{GroupVersionResource: schema.GroupVersionResource{Group: gk.Group, Version: "v1beta2"}, Kind: gk.Kind},
+			Namespace: o.Namespace, Name: ref.Name, UID: ref.UID, Deleting: true,
+		}})
+	}
+	return all
+}
+
+// TestClusterAPIFindings has what the profile says, keeps and leaves out besides the table.
+func TestClusterAPIFindings(t *testing.T) {
+	lost := func(o *Object, titles ...string) []*Object {
+		all := withOwners(o)
+		for _, title := range titles {
+			ref := capiOwner(title)
+			o.Lost = append(o.Lost, ref.OwnerReference)
+			all = append(all, withOwners(&Object{Object: graph.Object{Namespace: "one", Owners: []graph.Owner{ref}}})[1])
+		}
+		return all
+	}
+	const remedy = "Nothing to do: the controllers of Cluster API correct it, unless the Cluster is paused or they do not run."
+	for name, tt := range map[string]struct {
+		objects []*Object
+		want    string
+		remedy  string
+	}{
+		"what is missing":       {objects: []*Object{capiObject("MachineSet")}, want: "no owner; Cluster API documents for a MachineSet: MachineDeployment as its controller, or Cluster"},
+		"what must not be":      {objects: withOwners(capiObject("ClusterClass", "Cluster c")), want: "owned by Cluster c; Cluster API documents for a ClusterClass: no owner"},
+		"the owner of a pool":   {objects: withOwners(capiObject("DevMachinePool", "MachinePool! p")), want: "owned by MachinePool p as its controller; Cluster API documents for a DevMachinePool: MachinePool as its controller and Cluster"},
+		"several of one kind":   {objects: withOwners(capiObject("ConfigMap", "Cluster c")), want: "owned by Cluster c; Cluster API documents for a ConfigMap: ClusterResourceSets"},
+		"another Cluster":       {objects: withOwners(labelled(capiObject("MachineDeployment", "Cluster c"), clusterAPI.rootLabel, "d")), want: "owned by Cluster c, but its label cluster.x-k8s.io/cluster-name names d"},
+		"its own Cluster":       {objects: withOwners(labelled(capiObject("MachineDeployment", "Cluster c"), clusterAPI.rootLabel, "c"))},
+		"lost":                  {objects: lost(capiObject("MachineDeployment"), "Cluster c"), want: "the reference to Cluster c was removed, but the owner exists", remedy: remedy},
+		"one of two lost":       {objects: lost(capiObject("ConfigMap", "ClusterResourceSet a"), "ClusterResourceSet b"), want: "the reference to ClusterResourceSet b was removed, but the owner exists", remedy: remedy},
+		"lost by a Secret":      {objects: lost(capiObject("Secret"), "KubeadmControlPlane! k"), want: "the reference to KubeadmControlPlane k was removed, but the owner exists", remedy: remedy},
+		"the first owner goes":  {objects: lost(capiObject("KubeadmConfig", "Machine! m"), "KubeadmControlPlane k")},
+		"an old version":        {objects: withOwners(inOldVersion(capiObject("MachineDeployment", "Cluster c"))), want: "Cluster c is named in version cluster.x-k8s.io/v1alpha1, which is not served; cluster.x-k8s.io/v1beta2 is", remedy: remedy},
+		"a Secret of its own":   {objects: []*Object{labelled(capiObject("Secret", "Machine! m"), clusterAPI.rootLabel, "c"), withOwners(capiObject("Secret", "Machine! m"))[1]}, want: "owned by Machine m as its controller; Cluster API documents for a Secret: ControlPlane as its controller, or Config as its controller, or Cluster, or ClusterResourceSets"},
+		"somebody else's":       {objects: withOwners(capiObject("Secret", "ServiceAccount a"))},
+		"the collector is busy": {objects: []*Object{goneOwner(capiObject("MachineDeployment", "Cluster c"))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			findings := Check(NewSnapshot(tt.objects, servedCAPI()).Under(clusterAPI, noon))
+			if tt.want == "" {
+				if len(findings) > 0 {
+					t.Errorf("%+v", findings)
+				}
+				return
+			}
+			if len(findings) != 1 {
+				t.Fatalf("%d findings: %+v", len(findings), findings)
+			}
+			if diff := cmp.Diff(tt.want, findings[0].Message); diff != "" {
+				t.Error(diff)
+			}
+			if findings[0].Fix != nil || tt.remedy != "" && findings[0].Remedy != tt.remedy || (findings[0].MendedBy != "") != (tt.remedy != "") {
+				t.Errorf("%+v", findings[0])
+			}
+		})
+	}
+}
+
+func inOldVersion(o *Object) *Object {
+	o.Owners[0].APIVersion = core + "/v1alpha1"
+	return o
+}
+
+func goneOwner(o *Object) *Object {
+	o.Owners[0].Standing = dangles
+	return o
+}

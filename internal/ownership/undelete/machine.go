@@ -1,0 +1,80 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+)
+
+var machineKind = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Machine"}
+
+// A group and labels of Cluster API.
+const (
+	infrastructureGroup = "infrastructure.cluster.x-k8s.io"
+	controlPlaneLabel   = "cluster.x-k8s.io/control-plane"
+	clusterNameLabel    = "cluster.x-k8s.io/cluster-name"
+)
+
+func standsForMachine(kind schema.GroupKind) bool {
+	return kind == machineKind || kind.Group == infrastructureGroup && strings.HasSuffix(kind.Kind, "Machine")
+}
+
+// explainMachines says whether the machines still live for which objects of Cluster API stand. A provider deletes a machine before
+// it removes its finalizer from the object, so that an object which was deleted stands for a machine that is gone. The object returns; the
+// machine and its data do not.
+func (u *undeletion) explainMachines() {
+	for _, item := range u.items {
+		if !standsForMachine(item.kind()) {
+			continue
+		}
+		switch item.Outcome {
+		case ownership.UndeletionPending, ownership.UndeletionRestored:
+			item.Reason = goneMachine(item.then)
+		case ownership.UndeletionUnchanged, ownership.UndeletionAdopted:
+			item.Reason = "its machine was not deleted"
+		}
+	}
+	u.warnOfLostControlPlanes()
+}
+
+// goneMachine explains that the machine of an object is gone.
+func goneMachine(then *unstructured.Unstructured) string {
+	id, _, _ := unstructured.NestedString(then.Object, "spec", "providerID")
+	if id == "" {
+		return "it had no machine yet"
+	}
+	return fmt.Sprintf("its machine %s is gone: the provider deleted it", id)
+}
+
+// warnOfLostControlPlanes warns of each Cluster whose control plane is gone: all that its API stored is gone with it.
+func (u *undeletion) warnOfLostControlPlanes() {
+	lost, lives := map[string]bool{}, map[string]bool{}
+	var names []string
+	for _, item := range u.items {
+		labels := item.then.GetLabels()
+		if _, ofControlPlane := labels[controlPlaneLabel]; !ofControlPlane || item.kind() != machineKind {
+			continue
+		}
+		switch name := labels[clusterNameLabel]; item.Outcome {
+		case ownership.UndeletionUnchanged, ownership.UndeletionAdopted:
+			lives[name] = true
+		default:
+			if !lost[name] {
+				names = append(names, name)
+			}
+			lost[name] = true
+		}
+	}
+	for _, name := range names {
+		if !lives[name] {
+			u.warn("the machines of the control plane of Cluster %s are gone, and with them all that its API stored. Its objects return as they were, but cannot bring that back: restore its etcd from a backup, or create the Cluster again", name)
+		}
+	}
+}

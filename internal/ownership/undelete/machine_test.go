@@ -1,0 +1,67 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package undelete
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+)
+
+// TestMachines: an undeletion says which machines of Cluster API live, and warns if no machine of a control plane does.
+func TestMachines(t *testing.T) {
+	item := func(group, kind, provider string, outcome ownership.UndeletionOutcome, labels ...string) *Item {
+		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"providerID": provider}}}
+		o.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1beta2", Kind: kind})
+		all := map[string]string{clusterNameLabel: "c"}
+		for _, label := range labels {
+			all[label] = ""
+		}
+		o.SetLabels(all)
+		return &Item{then: o, Outcome: outcome}
+	}
+	const core = "cluster.x-k8s.io"
+	for name, tt := range map[string]struct {
+		items   []*Item
+		reasons []string
+		warns   bool
+	}{
+		"gone": {
+			[]*Item{
+				item(core, "Machine", "dev://a", ownership.UndeletionPending, controlPlaneLabel), item(core, "Machine", "dev://b", ownership.UndeletionRestored),
+				item(infrastructureGroup, "DevMachine", "dev://a", ownership.UndeletionPending), item(infrastructureGroup, "DevMachineTemplate", "", ownership.UndeletionPending),
+			},
+			[]string{"its machine dev://a is gone: the provider deleted it", "its machine dev://b is gone: the provider deleted it", "its machine dev://a is gone: the provider deleted it", ""}, true,
+		},
+		"a control plane lives": {
+			[]*Item{
+				item(core, "Machine", "dev://a", ownership.UndeletionUnchanged, controlPlaneLabel), item(core, "Machine", "dev://b", ownership.UndeletionPending, controlPlaneLabel),
+				item(core, "Machine", "", ownership.UndeletionPending),
+			},
+			[]string{"its machine was not deleted", "its machine dev://b is gone: the provider deleted it", "it had no machine yet"}, false,
+		},
+		"orphans":    {[]*Item{item(core, "Machine", "dev://a", ownership.UndeletionAdopted, controlPlaneLabel)}, []string{"its machine was not deleted"}, false},
+		"no machine": {[]*Item{item("", "Pod", "", ownership.UndeletionPending, controlPlaneLabel)}, []string{""}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := &undeletion{items: tt.items, report: &Report{}}
+			u.explainMachines()
+			var reasons []string
+			for _, item := range tt.items {
+				reasons = append(reasons, item.Reason)
+			}
+			if diff := cmp.Diff(tt.reasons, reasons); diff != "" {
+				t.Error(diff)
+			}
+			if warned := strings.Contains(strings.Join(u.report.Warnings, "\n"), "control plane of Cluster c are gone"); warned != tt.warns {
+				t.Errorf("warnings: %q", u.report.Warnings)
+			}
+		})
+	}
+}

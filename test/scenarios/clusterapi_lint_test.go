@@ -1,0 +1,201 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// health holds a management cluster against Cluster API's table of owners, twice a second.
+type health struct {
+	*management
+	mu sync.Mutex
+	// found has the findings since the last call of take, each with its message. last are those of the newest check.
+	found, last map[string]string
+	checks      int
+}
+
+// watchOwners starts the checks. They end with the test.
+func (m *management) watchOwners() *health {
+	h := &health{management: m, found: map[string]string{}}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(500 * time.Millisecond):
+				h.check()
+			}
+		}
+	}()
+	m.Cleanup(func() { close(stop); <-stopped })
+	return h
+}
+
+// check adds the findings of one check.
+func (h *health) check() {
+	r := h.cluster.run("lint", "-A", "--profile", "cluster-api", "-o", "json")
+	var answer struct {
+		Status struct {
+			Findings []struct {
+				Object        struct{ Kind, Name string }
+				Rule, Message string
+			}
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last = map[string]string{}
+	if err := json.Unmarshal([]byte(r.out), &answer); err != nil {
+		h.last["the check failed"] = r.err
+	}
+	for _, f := range answer.Status.Findings {
+		h.last[fmt.Sprintf("%s: %s %s", f.Rule, f.Object.Kind, f.Object.Name)] = f.Message
+	}
+	maps.Copy(h.found, h.last)
+	h.checks++
+}
+
+// take returns the findings since the last call.
+func (h *health) take() map[string]string {
+	h.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.checks == 0 {
+		h.Error("the owners were not checked")
+	}
+	found := h.found
+	h.found, h.checks = map[string]string{}, 0
+	return found
+}
+
+// good fails the test if a check has found anything since the last call.
+func (h *health) good(when string) {
+	h.Helper()
+	if found := h.take(); len(found) > 0 {
+		h.Errorf("%s, kindred lint found in a healthy cluster: %s", when, lines(found))
+	}
+}
+
+// saw fails the test if the checks have not found faults of exactly these rules since the last call, or if the newest found any.
+func (h *health) saw(when string, rules ...string) {
+	h.Helper()
+	h.within(provisioning, when+", nothing is wrong any more", func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(h.last) > 0 {
+			return fmt.Errorf("%s", lines(h.last))
+		}
+		return nil
+	})
+	found, seen := h.take(), map[string]bool{}
+	for finding := range found {
+		rule, _, _ := strings.Cut(finding, ": ")
+		seen[rule] = true
+	}
+	if diff := cmp.Diff(rules, slices.Sorted(maps.Keys(seen))); diff != "" {
+		h.Errorf("%s, the rules of the findings (-want +got):\n%s%s", when, diff, lines(found))
+	}
+}
+
+func lines(found map[string]string) string {
+	var all []string
+	for finding, message := range found {
+		all = append(all, "\n"+finding+": "+message)
+	}
+	slices.Sort(all)
+	return strings.Join(all, "")
+}
+
+// wrongOwners are changes that Cluster API does not undo, each with the finding that names it.
+var wrongOwners = []struct{ object, owner, want string }{
+	{"machinedeployment/plain", "configmap/brought", "undocumented-owners: MachineDeployment plain"},
+	{"clusterresourceset/one", "cluster/plain", "undocumented-owners: ClusterResourceSet one"},
+	{"devcluster/plain", "clusterresourceset/one", "undocumented-owners: DevCluster plain"},
+}
+
+// TestClusterAPILint: each deliberate fault is found and named, and --fix leaves to the controllers what they mend.
+func TestClusterAPILint(t *testing.T) {
+	m := newManagement(t)
+	m.apply(resourceSets)
+	m.apply(plainCluster)
+	m.apply(`
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata: {name: astray}
+spec:
+  clusterName: absent
+  selector: {matchLabels: {deployment: absent}}
+  checks: {unhealthyNodeConditions: [{type: Ready, status: "False", timeoutSeconds: 300}]}
+`)
+	m.available("plain", 3)
+	m.finds("undocumented-owners: MachineHealthCheck astray") // a minute after its creation
+	m.kubectl("delete", "machinehealthcheck", "astray")
+	m.finds()
+	for _, fault := range wrongOwners {
+		before := m.jsonpath("{.metadata.ownerReferences}", fault.object)
+		if before == "" {
+			before = "[]"
+		}
+		m.own(fault.object, strings.TrimSuffix(before, "]"), fault.owner)
+		m.finds(fault.want)
+		m.kubectl("patch", fault.object, "--type=merge", "-p", `{"metadata":{"ownerReferences":`+before+`}}`)
+	}
+	m.finds()
+	m.leavesToControllers()
+}
+
+// own adds an owner to the references of an object, which are an array without its end.
+func (m *management) own(object, references, owner string) {
+	m.Helper()
+	reference := m.jsonpath(`{"{"}"apiVersion":"{.apiVersion}","kind":"{.kind}","name":"{.metadata.name}","uid":"{.metadata.uid}"{"}"}`, owner)
+	if references != "[" {
+		references += ","
+	}
+	m.kubectl("patch", object, "--type=merge", "-p", `{"metadata":{"ownerReferences":`+references+reference+`]}}`)
+}
+
+// finds waits until the check has exactly these findings.
+func (m *management) finds(want ...string) {
+	m.Helper()
+	h := &health{management: m, found: map[string]string{}}
+	m.within(2*time.Minute, "the findings", func() error {
+		h.check()
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(h.last))); diff != "" {
+			return fmt.Errorf("(-want +got):\n%s%s", diff, lines(h.last))
+		}
+		return nil
+	})
+}
+
+// leavesToControllers: a reference that was removed is found, left alone by --fix while the Cluster is paused, and restored by Cluster
+// API afterwards.
+func (m *management) leavesToControllers() {
+	m.Helper()
+	m.kubectl("patch", "cluster", "plain", "--type=merge", "-p", `{"spec":{"paused":true}}`)
+	m.kubectl("wait", "machinedeployment", "plain", "--for=condition=Paused", "--timeout="+patience.String())
+	m.kubectl("patch", "machinedeployment", "plain", "--type=merge", "-p", `{"metadata":{"ownerReferences":null}}`)
+	m.finds("lost-reference: MachineDeployment plain")
+	r := m.cluster.run("lint", "-n", m.namespace, "--profile", "cluster-api", "--fix")
+	if !strings.Contains(r.out, "skipped: left to the controllers of Cluster API") || r.code != 1 {
+		m.Errorf("--fix: %d, %s%s", r.code, r.out, r.err)
+	}
+	m.finds("lost-reference: MachineDeployment plain")
+	m.kubectl("patch", "cluster", "plain", "--type=merge", "-p", `{"spec":{"paused":false}}`)
+	m.finds()
+	if owner := m.jsonpath("{.metadata.ownerReferences[*].name}", "machinedeployment", "plain"); owner != "plain" {
+		m.Errorf("the owner is %q", owner)
+	}
+}

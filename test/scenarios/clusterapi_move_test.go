@@ -1,0 +1,171 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// classyRoots are what moves together: createClassy creates it.
+var classyRoots = []string{"cluster/classy", "clusterclass/in-memory", "clusterresourceset/one", "clusterresourceset/two"}
+
+// has fails the test unless a management cluster has exactly the objects that another one had, and the Cluster is healthy there.
+func (m *management) has(members []string, where string) {
+	m.Helper()
+	if diff := cmp.Diff(members, m.members()); diff != "" {
+		m.Errorf("what has moved %s (-source +target):\n%s", where, diff)
+	}
+	m.available("classy", 2)
+	m.holdsAssertions("classy", true, "have the owners of the table")
+	m.finds()
+}
+
+// hasNothing fails the test if anything of Cluster API is left.
+func (m *management) hasNothing(where string) {
+	m.Helper()
+	if left := m.members(); !slices.Equal(left, []string{rootAuthority}) {
+		m.Errorf("%s, the source still has %v", where, left)
+	}
+}
+
+// clusterctl runs upstream's command for management clusters.
+func (m *management) clusterctl(args ...string) {
+	m.Helper()
+	cmd := exec.CommandContext(m.Context(), m.programs.Clusterctl, args...)
+	cmd.Env = append(os.Environ(), "HOME="+m.TempDir(), "XDG_CONFIG_HOME="+m.TempDir(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		m.Fatalf("clusterctl %v: %v\n%s", args, err, tail(out.String(), 10_000))
+	}
+}
+
+// TestClusterAPIMove: a Cluster with its ClusterClass and ClusterResourceSets moves to another management cluster, which holds upstream's
+// assertions of owners then, and the source has nothing left. clusterctl moves it back, and there again through a directory.
+func TestClusterAPIMove(t *testing.T) {
+	from, to := newManagement(t), newManagement(t)
+	from.createClassy(1, 1)
+	roots := classyRoots
+	move := func(more ...string) result {
+		return from.kindred(append([]string{"move", "--to", to.cluster.kubeconfig()}, more...)...)
+	}
+	for _, test := range []struct {
+		roots []string
+		want  string
+	}{
+		{roots[:1], "is made from clusterclass.cluster.x-k8s.io/in-memory"},
+		{roots[1:2], "is also the class of cluster.cluster.x-k8s.io/classy"},
+		{roots[:2], "has objects of clusterresourceset.addons.cluster.x-k8s.io/one, which does not move"},
+		{roots[:3], "is also owned by clusterresourceset.addons.cluster.x-k8s.io/two, which does not move"},
+		{slices.Concat(roots, []string{"--keep-source"}), "both clusters would manage the same machines"},
+	} {
+		r := move(slices.Concat(test.roots, []string{"--yes"})...)
+		if said := strings.Join(strings.Fields(r.out+r.err), " "); r.code != 1 || !strings.Contains(said, test.want) { // lines are wrapped
+			t.Errorf("move %v: %d, %s%s; want %q", test.roots, r.code, r.out, r.err, test.want)
+		}
+	}
+	before := from.members()
+	if r := move(slices.Concat(roots, []string{"--yes"})...); r.code != 0 {
+		t.Fatalf("move: %d, %s%s", r.code, r.out, r.err)
+	}
+	to.namespace = from.namespace
+	from.hasNothing("after kindred move")
+	to.has(before, "with kindred move")
+
+	before = to.members()
+	to.clusterctl("move", "--kubeconfig", to.cluster.kubeconfig(), "--to-kubeconfig", from.cluster.kubeconfig(), "--namespace", from.namespace)
+	to.hasNothing("after clusterctl move")
+	from.has(before, "with clusterctl move")
+
+	before = from.members()
+	directory := filepath.Join(t.TempDir(), "moved")
+	if err := os.Mkdir(directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	from.clusterctl("move", "--kubeconfig", from.cluster.kubeconfig(), "--to-directory", directory, "--namespace", from.namespace)
+	to.clusterctl("move", "--to-kubeconfig", to.cluster.kubeconfig(), "--from-directory", directory)
+	to.has(before, "with clusterctl move through a directory")
+}
+
+// TestClusterAPIMoveKilled: kindred move is killed again and again after some of its writes, and goes on. The Cluster is never active in both
+// management clusters, and no object is ever missing from both.
+func TestClusterAPIMoveKilled(t *testing.T) {
+	from, to := newManagement(t), newManagement(t)
+	from.createClassy(1, 1)
+	before := from.members()
+	to.namespace = from.namespace
+	wire := &tripwire{}
+	source, target := wire.before(t, from.cluster), wire.before(t, to.cluster)
+	rng := rand.New(rand.NewPCG(1, 1))
+	args := append([]string{"move"}, classyRoots...)
+	args = append(args, "-n", from.namespace, "--kubeconfig", source, "--to", target, "--yes")
+	runs := 0
+	for done := false; !done; {
+		if runs++; runs > 100 {
+			t.Fatal("it does not get through in 100 runs")
+		}
+		wire.let = rng.IntN(8)
+		p := wire.start(t, from.cluster.command(args...))
+		<-p.done
+		code := p.cmd.ProcessState.ExitCode()
+		// The process may have been killed after the very last write.
+		done = code == 0 || strings.Contains(p.out.String(), "it may have been moved already")
+		if !done && code > 0 {
+			t.Fatalf("run %d, which was to be killed, ended with %d:\n%s", runs, code, p.out)
+		}
+		from.isHereOrIn(to, before, runs)
+	}
+	t.Logf("it took %d runs", runs)
+	from.hasNothing("after the move")
+	to.has(before, "with kindred move")
+}
+
+// isHereOrIn checks what holds at every moment of a move.
+func (m *management) isHereOrIn(to *management, all []string, run int) {
+	m.Helper()
+	here, there := m.members(), to.members()
+	for _, object := range all {
+		if !slices.Contains(here, object) && !slices.Contains(there, object) {
+			m.Fatalf("after run %d, %s is nowhere", run, object)
+		}
+	}
+	if m.isActive() && to.isActive() {
+		m.Fatalf("after run %d, both management clusters work on the Cluster", run)
+	}
+}
+
+// isActive reports whether the Cluster is there and not paused.
+func (m *management) isActive() bool {
+	m.Helper()
+	return m.kubectl("get", "cluster", "classy", "--ignore-not-found", "-o", "name") != "" && m.jsonpath("{.spec.paused}", "cluster", "classy") != "true"
+}
+
+// TestClusterAPIMoveThroughDirectory: a Cluster that was written to a directory is restored from it where its management cluster is lost.
+func TestClusterAPIMoveThroughDirectory(t *testing.T) {
+	from, to := newManagement(t), newManagement(t)
+	from.createClassy(1, 1)
+	before := from.members()
+	directory := filepath.Join(t.TempDir(), "moved")
+	if r := from.kindred(slices.Concat([]string{"move"}, classyRoots, []string{"--to-directory", directory, "--yes"})...); r.code != 0 {
+		t.Fatalf("move: %d, %s%s", r.code, r.out, r.err)
+	}
+	if !from.isActive() {
+		t.Error("the source is not resumed")
+	}
+	from.cluster.up.end()
+	to.namespace = from.namespace
+	if r := to.cluster.run("move", "--from-directory", directory, "--to", to.cluster.kubeconfig(), "--yes"); r.code != 0 {
+		t.Fatalf("move: %d, %s%s", r.code, r.out, r.err)
+	}
+	to.has(before, "through a directory")
+}
