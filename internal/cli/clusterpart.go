@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 )
 
 // roles are the parts of a Cluster in the order in which its users think of them.
@@ -48,7 +49,7 @@ func roleNote(part *ownership.ClusterPart) string {
 // isUsual reports whether a finalizer is one that Cluster API and its providers have on all of their objects.
 func isUsual(finalizer string) bool {
 	domain, _, _ := strings.Cut(finalizer, "/")
-	return strings.HasSuffix(domain, "cluster.x-k8s.io")
+	return clusterapi.Has(domain)
 }
 
 // conditionNotes names what the conditions of a part say, on one line each.

@@ -164,6 +164,28 @@ OBJECT CONTROLLED READINESS AGE NOTES
 Cluster/plain * Ready *
 ├─ DevCluster/plain no Ready * infrastructure
 ├─ KubeadmControlPlane/plain no Ready * control plane, ` + workloadVersion + `, 1 of 1 ready
+│ ├─ Machine/plain-* yes Ready * control plane, ` + workloadVersion + `, node plain-*
+│ │ ├─ DevMachine/plain-* yes Ready *
+│ │ └─ KubeadmConfig/plain-* yes Ready *
+│ │ └─ Secret/plain-* yes Ready *
+│ ├─ Secret/plain-ca yes Ready *
+│ ├─ Secret/plain-etcd yes Ready *
+│ ├─ Secret/plain-kubeconfig yes Ready *
+│ ├─ Secret/plain-proxy yes Ready *
+│ └─ Secret/plain-sa yes Ready *
+├─ MachineDeployment/plain no Ready * workers, ` + workloadVersion + `, 2 of 2 ready
+│ └─ MachineSet/plain-* yes Ready * workers, ` + workloadVersion + `, 2 of 2 ready
+│ ├─ Machine/plain-* yes Ready * workers, ` + workloadVersion + `, node plain-*
+│ │ ├─ DevMachine/plain-* yes Ready *
+│ │ └─ KubeadmConfig/plain-* yes Ready *
+│ │ └─ Secret/plain-* yes Ready *
+│ └─ Machine/plain-* yes Ready * workers, ` + workloadVersion + `, node plain-*
+│ ├─ DevMachine/plain-* yes Ready *
+│ └─ KubeadmConfig/plain-* yes Ready *
+│ └─ Secret/plain-* yes Ready *
+├─ DevMachineTemplate/plain no Ready *
+├─ KubeadmConfigTemplate/plain no Ready *
+└─ MachineHealthCheck/plain no Ready *
 `
 
 // resourceSets are two ClusterResourceSets that bring the same two objects to a Cluster, so that these and their binding have two owners.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
@@ -24,17 +25,17 @@ func groupOf(kind string) string {
 	case kind == "Secret", kind == "ConfigMap", kind == "ServiceAccount":
 		return ""
 	case kind == "ExtensionConfig":
-		return runtimeHooks
+		return clusterapi.Runtime
 	case strings.HasPrefix(kind, "ClusterResourceSet"):
-		return addons
+		return clusterapi.Addons
 	case strings.HasSuffix(name, "ControlPlane"):
-		return controlPlanes
+		return clusterapi.ControlPlane
 	case strings.HasSuffix(name, "Config"):
-		return bootstrap
+		return clusterapi.Bootstrap
 	case strings.HasPrefix(kind, "Dev"):
-		return infrastructure
+		return clusterapi.Infrastructure
 	}
-	return core
+	return clusterapi.Core
 }
 
 // capiObject is an object of Cluster API, an hour old. The owners are as "Cluster c" and, for a controller, "Machine! m".
@@ -106,7 +107,7 @@ func TestClusterAPITable(t *testing.T) {
 		"DevMachineTemplate":          {[][]string{nil, {"Cluster c"}, {"ClusterClass c"}}, [][]string{{"KubeadmControlPlane k"}}},
 		"DevMachinePool":              {[][]string{{"MachinePool! p", "Cluster c"}}, [][]string{nil, {"MachinePool! p"}, {"Cluster c"}}},
 		"Secret":                      {[][]string{nil, {"KubeadmControlPlane! k"}, {"KubeadmConfig! k"}, {"ClusterResourceSet a", "ClusterResourceSet b"}, {"Cluster c"}}, [][]string{{"KubeadmControlPlane k"}, {"Machine! m"}}},
-		"ConfigMap":                   {[][]string{nil, {"ClusterResourceSet a"}}, [][]string{{"Cluster c"}, {"ClusterResourceSet! a"}}},
+		"ConfigMap":                   {[][]string{nil, {"ClusterResourceSet a"}, {"Cluster c"}}, [][]string{{"Cluster! c"}, {"ClusterResourceSet! a"}}},
 		"ServiceAccount":              {allowed: [][]string{nil, {"Cluster c", "Machine m"}}}, // none of Cluster API's
 	} {
 		for _, owners := range rows.allowed {
@@ -160,7 +161,7 @@ func TestClusterAPIFindings(t *testing.T) {
 		"what is missing":       {objects: []*Object{capiObject("MachineSet")}, want: "no owner; Cluster API documents for a MachineSet: MachineDeployment as its controller, or Cluster"},
 		"what must not be":      {objects: withOwners(capiObject("ClusterClass", "Cluster c")), want: "owned by Cluster c; Cluster API documents for a ClusterClass: no owner"},
 		"the owner of a pool":   {objects: withOwners(capiObject("DevMachinePool", "MachinePool! p")), want: "owned by MachinePool p as its controller; Cluster API documents for a DevMachinePool: MachinePool as its controller and Cluster"},
-		"several of one kind":   {objects: withOwners(capiObject("ConfigMap", "Cluster c")), want: "owned by Cluster c; Cluster API documents for a ConfigMap: ClusterResourceSets"},
+		"several of one kind":   {objects: withOwners(capiObject("ClusterResourceSetBinding", "Cluster c")), want: "owned by Cluster c; Cluster API documents for a ClusterResourceSetBinding: ClusterResourceSets"},
 		"another Cluster":       {objects: withOwners(labelled(capiObject("MachineDeployment", "Cluster c"), clusterAPI.rootLabel, "d")), want: "owned by Cluster c, but its label cluster.x-k8s.io/cluster-name names d"},
 		"its own Cluster":       {objects: withOwners(labelled(capiObject("MachineDeployment", "Cluster c"), clusterAPI.rootLabel, "c"))},
 		"lost":                  {objects: lost(capiObject("MachineDeployment"), "Cluster c"), want: "the reference to Cluster c was removed, but the owner exists", remedy: remedy},
@@ -194,7 +195,7 @@ func TestClusterAPIFindings(t *testing.T) {
 }
 
 func inOldVersion(o *Object) *Object {
-	o.Owners[0].APIVersion = core + "/v1alpha1"
+	o.Owners[0].APIVersion = clusterapi.Core + "/v1alpha1"
 	return o
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
@@ -20,7 +21,7 @@ var siblingLabels = []string{
 	"pod-template-hash",
 	"controller-revision-hash",
 	"batch.kubernetes.io/job-name",
-	"cluster.x-k8s.io/cluster-name",
+	clusterapi.ClusterNameLabel,
 	"app.kubernetes.io/instance",
 }
 

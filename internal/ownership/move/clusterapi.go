@@ -10,14 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-)
 
-// The kinds of Cluster API that a move treats as clusterctl move does.
-var (
-	clusterKind      = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Cluster"}
-	clusterClassKind = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "ClusterClass"}
-	machineKind      = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Machine"}
-	bindingKind      = schema.GroupKind{Group: "addons.cluster.x-k8s.io", Kind: "ClusterResourceSetBinding"}
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 )
 
 // checkClusterAPI adds the problems for which clusterctl refuses to move an object as well: it is being provisioned, so that its
@@ -27,17 +21,17 @@ func (p *Plan) checkClusterAPI(g *Graph, item *Item) {
 		p.problem("%s was paused by another move, %s, which is not finished; run that again first", item, by)
 	}
 	switch item.kind() {
-	case clusterKind:
+	case clusterapi.Cluster:
 		p.checkNotPaused(item)
 		if lacking := unprovisioned(item.Object); lacking != "" {
 			p.problem("%s is still being provisioned: %s; wait until it is, because its controllers are paused for the move", item, lacking)
 		}
-		if class := classOf(item.Object); class.name != "" && !g.moves(clusterClassKind, class.namespace, class.name) {
-			p.problem("%s is made from %s in namespace %s, which does not move: name that too", item, short(clusterClassKind, class.name), class.namespace)
+		if class := classOf(item.Object); class.name != "" && !g.moves(clusterapi.ClusterClass, class.namespace, class.name) {
+			p.problem("%s is made from %s in namespace %s, which does not move: name that too", item, short(clusterapi.ClusterClass, class.name), class.namespace)
 		}
-	case clusterClassKind:
+	case clusterapi.ClusterClass:
 		p.checkNotPaused(item)
-	case machineKind:
+	case clusterapi.Machine:
 		if node, _, _ := unstructured.NestedString(item.Object.Object, "status", "nodeRef", "name"); node == "" {
 			p.problem("%s has no node yet; wait until it is provisioned, because its controllers are paused for the move", item)
 		}
@@ -104,14 +98,14 @@ func (m *Mover) planClusterAPI(ctx context.Context) error {
 	for _, item := range m.graph.moved() {
 		var err error
 		switch item.kind() {
-		case clusterKind:
+		case clusterapi.Cluster:
 			if m.KeepSource && m.Target != nil {
 				m.plan.problem("%s cannot stay at the source too: both clusters would manage the same machines; move it without --keep-source", item)
 			}
 			err = m.checkSets(ctx, item)
-		case clusterClassKind:
+		case clusterapi.ClusterClass:
 			err = m.checkUsers(ctx, item)
-		case bindingKind:
+		case clusterapi.Binding:
 			err = m.checkBinding(ctx, item)
 		}
 		if err != nil {
@@ -124,7 +118,7 @@ func (m *Mover) planClusterAPI(ctx context.Context) error {
 // checkSets finds the ClusterResourceSets that have brought objects to a Cluster: the binding of a Cluster has its name, and belongs to
 // them.
 func (m *Mover) checkSets(ctx context.Context, cluster *Item) error {
-	binding, err := m.Source.named(ctx, bindingKind, cluster.Object.GetNamespace(), cluster.Object.GetName())
+	binding, err := m.Source.named(ctx, clusterapi.Binding, cluster.Object.GetNamespace(), cluster.Object.GetName())
 	if err != nil || binding == nil || m.graph.copied(binding.GetUID()) {
 		return err
 	}
@@ -138,10 +132,10 @@ func (m *Mover) checkSets(ctx context.Context, cluster *Item) error {
 // checkBinding finds a Cluster that would stay while the ClusterResourceSets that it has objects of move.
 func (m *Mover) checkBinding(ctx context.Context, binding *Item) error {
 	name, _, _ := unstructured.NestedString(binding.Object.Object, "spec", "clusterName")
-	if m.graph.moves(clusterKind, binding.Object.GetNamespace(), name) {
+	if m.graph.moves(clusterapi.Cluster, binding.Object.GetNamespace(), name) {
 		return nil
 	}
-	cluster, err := m.Source.named(ctx, clusterKind, binding.Object.GetNamespace(), name)
+	cluster, err := m.Source.named(ctx, clusterapi.Cluster, binding.Object.GetNamespace(), name)
 	if err == nil && cluster != nil {
 		m.plan.problem("%s says what %s has of ClusterResourceSets that move, and that Cluster does not: name it too", binding, describe(cluster))
 	}
@@ -153,9 +147,9 @@ func (m *Mover) checkUsers(ctx context.Context, class *Item) error {
 	if m.KeepSource {
 		return nil
 	}
-	clusters, err := m.Source.all(ctx, clusterKind, metav1.NamespaceAll)
+	clusters, err := m.Source.all(ctx, clusterapi.Cluster, metav1.NamespaceAll)
 	if apierrors.IsForbidden(err) {
-		clusters, err = m.Source.all(ctx, clusterKind, class.Object.GetNamespace())
+		clusters, err = m.Source.all(ctx, clusterapi.Cluster, class.Object.GetNamespace())
 	}
 	if err != nil {
 		return err

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 )
 
 const (
@@ -121,7 +123,7 @@ func TestClassesComeFirst(t *testing.T) {
 	if diff := cmp.Diff([]string{"z", "a", "i"}, names(g.Items)); diff != "" {
 		t.Errorf("copied (-want +got):\n%s", diff)
 	}
-	slices.SortStableFunc(g.Items, kindLast(clusterClassKind))
+	slices.SortStableFunc(g.Items, kindLast(clusterapi.ClusterClass))
 	if diff := cmp.Diff([]string{"a", "i", "z"}, names(g.Items)); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
@@ -270,12 +271,12 @@ func (g *Graph) order(items []*Item) {
 
 // classOf returns the ClusterClass that a Cluster is made from, or nil. It must exist when the Cluster does.
 func (g *Graph) classOf(item *Item) *Item {
-	if item.kind() != clusterKind {
+	if item.kind() != clusterapi.Cluster {
 		return nil
 	}
 	class := classOf(item.Object)
 	for _, other := range g.byUID {
-		if namespace, name := other.name(); other.kind() == clusterClassKind && class == (objectName{namespace, name}) {
+		if namespace, name := other.name(); other.kind() == clusterapi.ClusterClass && class == (objectName{namespace, name}) {
 			return other
 		}
 	}

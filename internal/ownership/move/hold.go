@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kindred-project/kindred/internal/ownership/transplant"
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 )
 
 // hold is how a kind's controller is paused for an object: fields with the values that they have
@@ -36,11 +36,11 @@ var holds = map[schema.GroupKind]hold{
 }
 
 func holdOf(kind schema.GroupKind) (hold, bool) {
-	if kind == clusterKind { // which pauses all that belongs to it
+	if kind == clusterapi.Cluster { // which pauses all that belongs to it
 		return hold{map[string]any{"spec.paused": true}, "paused"}, true
 	}
-	if transplant.IsClusterAPI(kind) {
-		return hold{map[string]any{"metadata.annotations." + transplant.ClusterAPIPause: "true"}, "paused"}, true
+	if clusterapi.Has(kind.Group) {
+		return hold{map[string]any{"metadata.annotations." + clusterapi.PausedAnnotation: "true"}, "paused"}, true
 	}
 	h, found := holds[kind]
 	return h, found

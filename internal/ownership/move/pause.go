@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/kindred-project/kindred/internal/ownership/transplant"
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 )
 
 // Cluster API's controllers act on machines outside of the cluster, so that those of both clusters must never work at once. Its objects
@@ -35,7 +35,7 @@ const (
 
 // isPausable reports whether the source pauses an item itself.
 func isPausable(item *Item) bool {
-	return transplant.IsClusterAPI(item.kind()) && (item.Root || item.kind() == clusterKind)
+	return clusterapi.Has(item.kind().Group) && (item.Root || item.kind() == clusterapi.Cluster)
 }
 
 // pausable returns the items to pause, Clusters first.
@@ -45,7 +45,7 @@ func (g *Graph) pausable() (items []*Item) {
 			items = append(items, item)
 		}
 	}
-	slices.SortStableFunc(items, kindFirst(clusterKind))
+	slices.SortStableFunc(items, kindFirst(clusterapi.Cluster))
 	return items
 }
 
@@ -71,7 +71,7 @@ func kindLast(kind schema.GroupKind) func(a, b *Item) int {
 
 // rests reports whether the controllers of an item are paused during the move: it is paused itself, or belongs to a Cluster that is.
 func (g *Graph) rests(item *Item) bool {
-	return transplant.IsClusterAPI(item.kind()) && (isPausable(item) || g.hasCluster(item, map[types.UID]bool{}))
+	return clusterapi.Has(item.kind().Group) && (isPausable(item) || g.hasCluster(item, map[types.UID]bool{}))
 }
 
 // hasCluster reports whether an item is a Cluster or has one among its direct and indirect owners.
@@ -80,7 +80,7 @@ func (g *Graph) hasCluster(item *Item, seen map[types.UID]bool) bool {
 		return false
 	}
 	seen[item.UID()] = true
-	return item.kind() == clusterKind ||
+	return item.kind() == clusterapi.Cluster ||
 		slices.ContainsFunc(ownerUIDs(item.Object), func(uid types.UID) bool { return g.hasCluster(g.byUID[uid], seen) })
 }
 
@@ -89,8 +89,8 @@ func pausedBy(object *unstructured.Unstructured) string { return object.GetAnnot
 
 func isPaused(object *unstructured.Unstructured) bool {
 	paused, _, _ := unstructured.NestedBool(object.Object, "spec", "paused")
-	_, annotated := object.GetAnnotations()[transplant.ClusterAPIPause]
-	return annotated || paused && object.GroupVersionKind().GroupKind() == clusterKind
+	_, annotated := object.GetAnnotations()[clusterapi.PausedAnnotation]
+	return annotated || paused && object.GroupVersionKind().GroupKind() == clusterapi.Cluster
 }
 
 // pauseOf returns the merge patch that pauses an item for a move, and, without a move, the one that resumes it.
@@ -172,7 +172,7 @@ func (m *Mover) awaitPaused(ctx context.Context) error {
 // older providers have no such condition.
 func (g *Graph) active() string {
 	for _, item := range g.moved() {
-		if !transplant.IsClusterAPI(item.kind()) {
+		if !clusterapi.Has(item.kind().Group) {
 			continue
 		}
 		if _, blocked := item.Object.GetAnnotations()[blockMove]; blocked {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 	"github.com/kindred-project/kindred/internal/ownership/finalizer"
 )
 
@@ -63,11 +64,11 @@ func (m *Mover) remove(ctx context.Context) error {
 		return err
 	}
 	items := slices.Clone(r.graph.Items)
-	slices.SortStableFunc(items, kindLast(clusterClassKind))
+	slices.SortStableFunc(items, kindLast(clusterapi.ClusterClass))
 	for i, item := range items {
 		m.Progress(fmt.Sprintf("removing %d of %d at the source: %s", i+1, len(items), item))
 		// A webhook refuses to remove a class that a Cluster uses.
-		if item.kind() == clusterClassKind {
+		if item.kind() == clusterapi.ClusterClass {
 			if err := r.settle(ctx); err != nil {
 				return err
 			}
@@ -392,7 +393,7 @@ func (m *Mover) annotate(ctx context.Context, c *Cluster, object *unstructured.U
 // copies its marks to them; but Clusters last, because they pause their dependents. It removes the anchor last.
 func (m *Mover) release(ctx context.Context) error {
 	copies := slices.Clone(m.copies)
-	last := kindLast(clusterKind)
+	last := kindLast(clusterapi.Cluster)
 	slices.SortStableFunc(copies, func(a, b *unstructured.Unstructured) int { return last(&Item{Object: a}, &Item{Object: b}) })
 	for i, object := range copies {
 		m.Progress(fmt.Sprintf("releasing %d of %d: %s", i+1, len(copies), describe(object)))

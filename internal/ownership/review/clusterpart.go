@@ -12,22 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 )
-
-// clusterGroup is the group of Cluster API's core. Those of its providers end in it.
-const clusterGroup = "cluster.x-k8s.io"
-
-// controlPlaneLabel is on the Machines of a control plane.
-const controlPlaneLabel = "cluster.x-k8s.io/control-plane"
 
 // exceptional are the conditions of Cluster API that are True only while something is under way. All others are True if all is well
 // (https://cluster-api.sigs.k8s.io/developer/providers/contracts/overview).
-var exceptional = []string{"Deleting", "Paused", "Remediating", "RollingOut", "ScalingDown", "ScalingUp"}
+var exceptional = []string{"Deleting", "Paused", "Remediating", "RollingOut", "ScalingDown", "ScalingUp", "Updating"}
 
 // clusterPartOf returns what an object of Cluster API is to its Cluster, nil for other objects and for templates and classes.
 func clusterPartOf(o *unstructured.Unstructured) *ownership.ClusterPart {
 	group, kind := o.GroupVersionKind().Group, o.GetKind()
-	if group != clusterGroup && !strings.HasSuffix(group, "."+clusterGroup) || strings.HasSuffix(kind, "Template") || kind == "ClusterClass" {
+	if !clusterapi.Has(group) || strings.HasSuffix(kind, "Template") || kind == clusterapi.ClusterClass.Kind {
 		return nil
 	}
 	part := &ownership.ClusterPart{Role: roleOf(o, group, kind), Conditions: remarkable(o)}
@@ -43,11 +38,11 @@ func clusterPartOf(o *unstructured.Unstructured) *ownership.ClusterPart {
 }
 
 func roleOf(o *unstructured.Unstructured, group, kind string) ownership.ClusterRole {
-	_, ofControlPlane := o.GetLabels()[controlPlaneLabel]
+	_, ofControlPlane := o.GetLabels()[clusterapi.ControlPlaneLabel]
 	switch {
-	case group == "infrastructure."+clusterGroup && strings.HasSuffix(kind, "Cluster"):
+	case group == clusterapi.Infrastructure && strings.HasSuffix(kind, "Cluster"):
 		return ownership.RoleInfrastructure
-	case group == "controlplane."+clusterGroup, ofControlPlane && kind == "Machine":
+	case group == clusterapi.ControlPlane, ofControlPlane && kind == clusterapi.Machine.Kind:
 		return ownership.RoleControlPlane
 	case slices.Contains([]string{"Machine", "MachineSet", "MachineDeployment", "MachinePool"}, kind):
 		return ownership.RoleWorkers

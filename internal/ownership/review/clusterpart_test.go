@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 )
 
 func TestClusterPart(t *testing.T) {
@@ -47,7 +48,7 @@ func TestClusterPart(t *testing.T) {
 			want: &ownership.ClusterPart{Role: ownership.RoleControlPlane, Version: "v1.37.0", Replicas: new(int32(3)), ReadyReplicas: new(int32(2)), UpToDateReplicas: new(int32(1))},
 		},
 		{
-			name: "a machine of it", apiVersion: "cluster.x-k8s.io/v1beta2", kind: "Machine", labels: map[string]string{controlPlaneLabel: ""},
+			name: "a machine of it", apiVersion: "cluster.x-k8s.io/v1beta2", kind: "Machine", labels: map[string]string{clusterapi.ControlPlaneLabel: ""},
 			fields: map[string]any{"spec": map[string]any{"version": "v1.37.0"}, "status": map[string]any{"nodeRef": map[string]any{"name": "n"}}},
 			want:   &ownership.ClusterPart{Role: ownership.RoleControlPlane, Version: "v1.37.0", Node: "n"},
 		},

@@ -11,19 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
-)
-
-var machineKind = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Machine"}
-
-// A group and labels of Cluster API.
-const (
-	infrastructureGroup = "infrastructure.cluster.x-k8s.io"
-	controlPlaneLabel   = "cluster.x-k8s.io/control-plane"
-	clusterNameLabel    = "cluster.x-k8s.io/cluster-name"
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 )
 
 func standsForMachine(kind schema.GroupKind) bool {
-	return kind == machineKind || kind.Group == infrastructureGroup && strings.HasSuffix(kind.Kind, "Machine")
+	return kind == clusterapi.Machine || kind.Group == clusterapi.Infrastructure && strings.HasSuffix(kind.Kind, "Machine")
 }
 
 // explainMachines says whether the machines still live for which objects of Cluster API stand. A provider deletes a machine before
@@ -59,10 +51,10 @@ func (u *undeletion) warnOfLostControlPlanes() {
 	var names []string
 	for _, item := range u.items {
 		labels := item.then.GetLabels()
-		if _, ofControlPlane := labels[controlPlaneLabel]; !ofControlPlane || item.kind() != machineKind {
+		if _, ofControlPlane := labels[clusterapi.ControlPlaneLabel]; !ofControlPlane || item.kind() != clusterapi.Machine {
 			continue
 		}
-		switch name := labels[clusterNameLabel]; item.Outcome {
+		switch name := labels[clusterapi.ClusterNameLabel]; item.Outcome {
 		case ownership.UndeletionUnchanged, ownership.UndeletionAdopted:
 			lives[name] = true
 		default:

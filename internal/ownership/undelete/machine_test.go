@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 )
 
 // TestMachines: an undeletion says which machines of Cluster API live, and warns if no machine of a control plane does.
@@ -19,14 +20,14 @@ func TestMachines(t *testing.T) {
 	item := func(group, kind, provider string, outcome ownership.UndeletionOutcome, labels ...string) *Item {
 		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"providerID": provider}}}
 		o.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1beta2", Kind: kind})
-		all := map[string]string{clusterNameLabel: "c"}
+		all := map[string]string{clusterapi.ClusterNameLabel: "c"}
 		for _, label := range labels {
 			all[label] = ""
 		}
 		o.SetLabels(all)
 		return &Item{then: o, Outcome: outcome}
 	}
-	const core = "cluster.x-k8s.io"
+	const core = clusterapi.Core
 	for name, tt := range map[string]struct {
 		items   []*Item
 		reasons []string
@@ -34,20 +35,20 @@ func TestMachines(t *testing.T) {
 	}{
 		"gone": {
 			[]*Item{
-				item(core, "Machine", "dev://a", ownership.UndeletionPending, controlPlaneLabel), item(core, "Machine", "dev://b", ownership.UndeletionRestored),
-				item(infrastructureGroup, "DevMachine", "dev://a", ownership.UndeletionPending), item(infrastructureGroup, "DevMachineTemplate", "", ownership.UndeletionPending),
+				item(core, "Machine", "dev://a", ownership.UndeletionPending, clusterapi.ControlPlaneLabel), item(core, "Machine", "dev://b", ownership.UndeletionRestored),
+				item(clusterapi.Infrastructure, "DevMachine", "dev://a", ownership.UndeletionPending), item(clusterapi.Infrastructure, "DevMachineTemplate", "", ownership.UndeletionPending),
 			},
 			[]string{"its machine dev://a is gone: the provider deleted it", "its machine dev://b is gone: the provider deleted it", "its machine dev://a is gone: the provider deleted it", ""}, true,
 		},
 		"a control plane lives": {
 			[]*Item{
-				item(core, "Machine", "dev://a", ownership.UndeletionUnchanged, controlPlaneLabel), item(core, "Machine", "dev://b", ownership.UndeletionPending, controlPlaneLabel),
+				item(core, "Machine", "dev://a", ownership.UndeletionUnchanged, clusterapi.ControlPlaneLabel), item(core, "Machine", "dev://b", ownership.UndeletionPending, clusterapi.ControlPlaneLabel),
 				item(core, "Machine", "", ownership.UndeletionPending),
 			},
 			[]string{"its machine was not deleted", "its machine dev://b is gone: the provider deleted it", "it had no machine yet"}, false,
 		},
-		"orphans":    {[]*Item{item(core, "Machine", "dev://a", ownership.UndeletionAdopted, controlPlaneLabel)}, []string{"its machine was not deleted"}, false},
-		"no machine": {[]*Item{item("", "Pod", "", ownership.UndeletionPending, controlPlaneLabel)}, []string{""}, false},
+		"orphans":    {[]*Item{item(core, "Machine", "dev://a", ownership.UndeletionAdopted, clusterapi.ControlPlaneLabel)}, []string{"its machine was not deleted"}, false},
+		"no machine": {[]*Item{item("", "Pod", "", ownership.UndeletionPending, clusterapi.ControlPlaneLabel)}, []string{""}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := &undeletion{items: tt.items, report: &Report{}}

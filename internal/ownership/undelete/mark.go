@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
@@ -58,7 +59,7 @@ func withoutHold(object *unstructured.Unstructured) *unstructured.Unstructured {
 	}
 	object = object.DeepCopy()
 	transplant.DropAnnotations(object, func(annotation string) bool {
-		return isMark(annotation) || annotation == transplant.ClusterAPIPause && transplant.IsClusterAPI(object.GroupVersionKind().GroupKind())
+		return isMark(annotation) || annotation == clusterapi.PausedAnnotation && clusterapi.Has(object.GroupVersionKind().GroupKind().Group)
 	})
 	gates, found, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates")
 	if !found {

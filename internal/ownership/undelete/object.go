@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
@@ -98,8 +99,8 @@ const gate = ownership.HoldAnnotation
 func hold(object *unstructured.Unstructured, m mark) {
 	_ = unstructured.SetNestedField(object.Object, m.text(), "metadata", "annotations", ownership.HoldAnnotation)
 	kind := object.GroupVersionKind().GroupKind()
-	if transplant.IsClusterAPI(kind) {
-		_ = unstructured.SetNestedField(object.Object, "true", "metadata", "annotations", transplant.ClusterAPIPause)
+	if clusterapi.Has(kind.Group) {
+		_ = unstructured.SetNestedField(object.Object, "true", "metadata", "annotations", clusterapi.PausedAnnotation)
 	}
 	if kind == podKind {
 		gates, _, _ := unstructured.NestedSlice(object.Object, "spec", "schedulingGates")
@@ -113,8 +114,8 @@ func releasePatch(item *Item, now *unstructured.Unstructured, uids map[types.UID
 	annotations := map[string]any{ownership.HoldAnnotation: former(item, ownership.HoldAnnotation)}
 	metadata := map[string]any{"uid": string(now.GetUID()), "resourceVersion": now.GetResourceVersion(), "annotations": annotations}
 	patch := map[string]any{"metadata": metadata}
-	if transplant.IsClusterAPI(item.kind()) {
-		annotations[transplant.ClusterAPIPause] = former(item, transplant.ClusterAPIPause)
+	if clusterapi.Has(item.kind().Group) {
+		annotations[clusterapi.PausedAnnotation] = former(item, clusterapi.PausedAnnotation)
 	}
 	if item.kind() == podKind {
 		gates, _, _ := unstructured.NestedFieldCopy(item.then.Object, "spec", "schedulingGates")
