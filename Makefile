@@ -138,7 +138,7 @@ sidecars: test-deps build ## run a CSI driver with upstream's provisioner, attac
 	@KINDRED_SIDECARS=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -run Sidecars ./test/scenarios
 
 capi: test-deps build ## run Cluster API in the cluster and check its owner references (ARGS='-run TestClusterAPIPlain')
-	@KINDRED_CAPI=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 60m -v ./test/scenarios $(or $(ARGS),-run TestClusterAPI)
+	@KINDRED_CAPI=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 90m -v ./test/scenarios $(or $(ARGS),-run TestClusterAPI)
 
 # kubectl of the served minor version and of the two before it.
 KUBECTL_MODULES := v1.35.mod v1.36.mod go.mod

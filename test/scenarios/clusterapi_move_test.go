@@ -5,6 +5,7 @@ package scenarios
 
 import (
 	"bytes"
+	"encoding/json"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // classyRoots are what moves together: createClassy creates it.
@@ -168,4 +170,43 @@ func TestClusterAPIMoveThroughDirectory(t *testing.T) {
 		t.Fatalf("move: %d, %s%s", r.code, r.out, r.err)
 	}
 	to.has(before, "through a directory")
+}
+
+// TestClusterAPIStripped: objects that a backup tool as Velero restores to another management cluster, without owners and without status, get
+// their owners again.
+func TestClusterAPIStripped(t *testing.T) {
+	from, to := newManagement(t), newManagement(t)
+	from.createClassy(1, 1)
+	before := from.members()
+	from.kubectl("patch", "cluster", "classy", "--type=merge", "-p", `{"spec":{"paused":true}}`)
+	stripped := from.stripped(before)
+	from.cluster.up.end()
+	to.namespace = from.namespace
+	to.input(stripped, "create", "-f", "-")
+	to.kubectl("patch", "cluster", "classy", "--type=merge", "-p", `{"spec":{"paused":false}}`)
+	to.has(before, "with a backup")
+}
+
+// stripped returns a List of objects as they are restored by a backup tool, classes first.
+func (m *management) stripped(names []string) string {
+	m.Helper()
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == rootAuthority })
+	var list unstructured.UnstructuredList
+	if err := json.Unmarshal([]byte(m.kubectl(append([]string{"get", "-o", "json"}, names...)...)), &list); err != nil {
+		m.Fatal(err)
+	}
+	var objects []*unstructured.Unstructured
+	for i := range list.Items {
+		o := &list.Items[i]
+		for _, field := range []string{"ownerReferences", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
+			unstructured.RemoveNestedField(o.Object, "metadata", field)
+		}
+		unstructured.RemoveNestedField(o.Object, "status")
+		objects = append(objects, o)
+	}
+	isClass := func(o *unstructured.Unstructured) bool { return o.GetKind() == "ClusterClass" }
+	if i := slices.IndexFunc(objects, isClass); i > 0 {
+		objects[0], objects[i] = objects[i], objects[0]
+	}
+	return listOf(objects)
 }

@@ -36,8 +36,8 @@ var ofCluster = owners{{kind: cluster}}
 // ofTemplate are the owners of a template: the Clusters whose parts name it, or the classes that do.
 var ofTemplate = []owners{{{kind: cluster, several: true}}, {{kind: clusterClass, several: true}}}
 
-// ofPool are the owners of what a provider has for a MachinePool.
-var ofPool = owners{{kind: machinePool, role: controller}, {kind: cluster}}
+// ofPool are the owners of what a provider has for a MachinePool. With a topology, the Cluster is one as well.
+var ofPool = []owners{{{kind: machinePool, role: controller}}, {{kind: machinePool, role: controller}, {kind: cluster}}}
 
 // clusterAPI is the table of Cluster API's document "Owner References" as v1.14's controllers keep it: docs/cluster-api.md lists the
 // differences. What a user creates without its usual owner, as a MachineSet without a MachineDeployment, is owned by the Cluster.
@@ -61,11 +61,11 @@ var clusterAPI = &Profile{
 		{kind: controlPlane, alternatives: []owners{{{kind: cluster, role: either}}}},
 		{kind: kind{clusterapi.ControlPlane, "*ControlPlaneTemplate"}, alternatives: ofTemplate, optional: true},
 
-		{kind: bootstrapConfig, alternatives: []owners{{{kind: machine, role: controller}}, ofPool}},
+		{kind: bootstrapConfig, alternatives: append([]owners{{{kind: machine, role: controller}}}, ofPool...)},
 		{kind: kind{clusterapi.Bootstrap, "*ConfigTemplate"}, alternatives: ofTemplate, optional: true},
 
 		{kind: kind{clusterapi.Infrastructure, "*Cluster"}, alternatives: []owners{{{kind: cluster, role: either}}}},
-		{kind: infraMachinePool, alternatives: []owners{ofPool}},
+		{kind: infraMachinePool, alternatives: ofPool},
 		{kind: kind{clusterapi.Infrastructure, "*Machine"}, alternatives: []owners{
 			{{kind: machine, role: controller}}, {{kind: machine, role: controller}, {kind: infraMachinePool}},
 			{{kind: machine}, {kind: infraMachinePool, role: controller}}, // Some providers create the machines of their pools.

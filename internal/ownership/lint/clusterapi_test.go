@@ -100,12 +100,12 @@ func TestClusterAPITable(t *testing.T) {
 		"ClusterResourceSetBinding":   {[][]string{{"ClusterResourceSet a"}, {"ClusterResourceSet a", "ClusterResourceSet b"}}, [][]string{nil, {"Cluster c"}, {"ClusterResourceSet a", "Cluster c"}}},
 		"KubeadmControlPlane":         {[][]string{{"Cluster c"}, {"Cluster! c"}}, [][]string{nil, {"ClusterClass c"}}},
 		"KubeadmControlPlaneTemplate": {[][]string{nil, {"ClusterClass c"}, {"ClusterClass c", "ClusterClass d"}}, [][]string{{"ClusterClass! c"}, {"Machine m"}}},
-		"KubeadmConfig":               {[][]string{{"Machine! m"}, {"MachinePool! p", "Cluster c"}}, [][]string{nil, {"Machine m"}, {"MachinePool! p"}, {"KubeadmControlPlane k"}}},
+		"KubeadmConfig":               {[][]string{{"Machine! m"}, {"MachinePool! p"}, {"MachinePool! p", "Cluster c"}}, [][]string{nil, {"Machine m"}, {"MachinePool p"}, {"KubeadmControlPlane k"}}},
 		"KubeadmConfigTemplate":       {[][]string{nil, {"Cluster c"}, {"ClusterClass c"}}, [][]string{{"MachineDeployment d"}, {"Cluster c", "ClusterClass c"}}},
 		"DevCluster":                  {[][]string{{"Cluster c"}, {"Cluster! c"}}, [][]string{nil, {"Machine! m"}}},
 		"DevMachine":                  {[][]string{{"Machine! m"}, {"Machine! m", "DevMachinePool p"}, {"DevMachinePool! p", "Machine m"}}, [][]string{nil, {"Machine m"}, {"Cluster c"}, {"Machine! m", "Cluster c"}}},
 		"DevMachineTemplate":          {[][]string{nil, {"Cluster c"}, {"ClusterClass c"}}, [][]string{{"KubeadmControlPlane k"}}},
-		"DevMachinePool":              {[][]string{{"MachinePool! p", "Cluster c"}}, [][]string{nil, {"MachinePool! p"}, {"Cluster c"}}},
+		"DevMachinePool":              {[][]string{{"MachinePool! p"}, {"MachinePool! p", "Cluster c"}}, [][]string{nil, {"MachinePool p"}, {"Cluster c"}}},
 		"Secret":                      {[][]string{nil, {"KubeadmControlPlane! k"}, {"KubeadmConfig! k"}, {"ClusterResourceSet a", "ClusterResourceSet b"}, {"Cluster c"}}, [][]string{{"KubeadmControlPlane k"}, {"Machine! m"}}},
 		"ConfigMap":                   {[][]string{nil, {"ClusterResourceSet a"}, {"Cluster c"}}, [][]string{{"Cluster! c"}, {"ClusterResourceSet! a"}}},
 		"ServiceAccount":              {allowed: [][]string{nil, {"Cluster c", "Machine m"}}}, // none of Cluster API's
@@ -160,7 +160,7 @@ func TestClusterAPIFindings(t *testing.T) {
 	}{
 		"what is missing":       {objects: []*Object{capiObject("MachineSet")}, want: "no owner; Cluster API documents for a MachineSet: MachineDeployment as its controller, or Cluster"},
 		"what must not be":      {objects: withOwners(capiObject("ClusterClass", "Cluster c")), want: "owned by Cluster c; Cluster API documents for a ClusterClass: no owner"},
-		"the owner of a pool":   {objects: withOwners(capiObject("DevMachinePool", "MachinePool! p")), want: "owned by MachinePool p as its controller; Cluster API documents for a DevMachinePool: MachinePool as its controller and Cluster"},
+		"the owner of a pool":   {objects: withOwners(capiObject("DevMachinePool", "Cluster c")), want: "owned by Cluster c; Cluster API documents for a DevMachinePool: MachinePool as its controller, or MachinePool as its controller and Cluster"},
 		"several of one kind":   {objects: withOwners(capiObject("ClusterResourceSetBinding", "Cluster c")), want: "owned by Cluster c; Cluster API documents for a ClusterResourceSetBinding: ClusterResourceSets"},
 		"another Cluster":       {objects: withOwners(labelled(capiObject("MachineDeployment", "Cluster c"), clusterAPI.rootLabel, "d")), want: "owned by Cluster c, but its label cluster.x-k8s.io/cluster-name names d"},
 		"its own Cluster":       {objects: withOwners(labelled(capiObject("MachineDeployment", "Cluster c"), clusterAPI.rootLabel, "c"))},

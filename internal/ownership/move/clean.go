@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 	"github.com/kindred-project/kindred/internal/ownership/transplant"
 )
 
@@ -95,6 +96,9 @@ func statusOf(source *unstructured.Unstructured) map[string]any {
 		for _, field := range []string{"active", "ready", "terminating", "uncountedTerminatedPods"} {
 			delete(status, field)
 		}
+	}
+	if clusterapi.Has(source.GroupVersionKind().Group) {
+		dropPaused(status)
 	}
 	return status
 }

@@ -142,6 +142,8 @@ func TestStatus(t *testing.T) {
 		{"lagging behind by a generation that the copy does not have", `{apiVersion: e.com/v1, kind: K, metadata: {name: a, generation: 3}, status: {observedGeneration: 1, phase: P}}`, `{phase: P}`},
 		{"nested conditions", `{apiVersion: e.com/v1, kind: K, metadata: {name: a, generation: 7}, status: {parents: [{name: p, conditions: [{type: T, observedGeneration: 7}, {type: U, observedGeneration: 1}]}], of: {another: {observedGeneration: 9}}}}`,
 			`{parents: [{name: p, conditions: [{type: T, observedGeneration: 2}, {type: U}]}], of: {another: {observedGeneration: 9}}}`},
+		{"Cluster API, paused", `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: a}, status: {conditions: [{type: Paused, status: "True"}, {type: Ready, status: "True"}], nodeRef: {name: n}}}`,
+			`{conditions: [{type: Ready, status: "True"}], nodeRef: {name: n}}`},
 		{"Job", `{apiVersion: batch/v1, kind: Job, metadata: {name: a}, status: {succeeded: 1, active: 2, ready: 1, uncountedTerminatedPods: {}}}`, `{succeeded: 1}`},
 		{"Deployment", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, status: {replicas: 1}}`, ""},
 		{"none", `{apiVersion: e.com/v1, kind: K, metadata: {name: a}}`, ""},

@@ -5,6 +5,7 @@ package move
 
 import (
 	"context"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -161,4 +162,17 @@ func (m *Mover) checkUsers(ctx context.Context, class *Item) error {
 		}
 	}
 	return nil
+}
+
+// dropPaused drops the condition Paused from a status. Each cluster's controllers set it for their own object, and a move would write the
+// source's again in each run that resumes it.
+func dropPaused(status map[string]any) {
+	conditions, found, err := unstructured.NestedSlice(status, "conditions")
+	if !found || err != nil {
+		return
+	}
+	status["conditions"] = slices.DeleteFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return condition["type"] == "Paused"
+	})
 }
