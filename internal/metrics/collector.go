@@ -37,8 +37,8 @@ const (
 type Options struct {
 	Pods  corelisters.PodLister
 	Nodes corelisters.NodeLister
-	// Local returns the source of a node in this process, which is asked without a connection; nil for other nodes. Local may be nil.
-	// Of 100,000 pods, writing and parsing the text took a fifth of a processor.
+	// Local returns the source of a node in this process, which needs no connection; nil for other nodes. Local may be nil.
+	// With 100,000 pods, writing and parsing the text took a fifth of a processor.
 	Local func(node string) stats.Source
 	// Connect returns where a node's agent serves, and a transport that authenticates to it.
 	Connect func(ctx context.Context, node string) (*url.URL, http.RoundTripper, error)

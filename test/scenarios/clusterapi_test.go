@@ -224,6 +224,24 @@ func TestClusterAPIPlain(t *testing.T) {
 	owners.saw("while its references are removed and changed", "lost-reference", "unserved-version")
 	m.goes("plain")
 	owners.good("while it is deleted")
+	m.comesBack("plain", 3)
+	owners.good("while it comes back")
+}
+
+// comesBack undeletes a Cluster. The answer says that its machines are gone, and its data with them; the provider of machines in memory makes
+// them again.
+func (m *management) comesBack(cluster string, machines int) {
+	m.Helper()
+	r := m.kindred("undelete", "cluster/"+cluster)
+	if r.code != 0 {
+		m.Fatalf("undelete: %d\n%s%s", r.code, r.out, r.err)
+	}
+	said := strings.Join(strings.Fields(r.out+r.err), " ") // lines are wrapped
+	if gone := strings.Count(said, "is gone: the provider deleted it"); gone != 2*machines || !strings.Contains(said, "the machines of the control plane of Cluster "+cluster+" are gone") {
+		m.Errorf("the answer names %d machines that are gone:\n%s%s", gone, r.out, r.err)
+	}
+	m.available(cluster, machines)
+	m.finds()
 }
 
 // TestClusterAPITopology: the same for a Cluster that is made from a ClusterClass.

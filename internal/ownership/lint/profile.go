@@ -52,7 +52,7 @@ type owner struct {
 	several bool
 }
 
-// role says whether a reference has controller: true.
+// role is whether the owner is the controller (controller: true).
 type role int
 
 const (

@@ -14,16 +14,16 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 )
 
-func standsForMachine(kind schema.GroupKind) bool {
+// representsMachine reports whether objects of a kind represent machines.
+func representsMachine(kind schema.GroupKind) bool {
 	return kind == clusterapi.Machine || kind.Group == clusterapi.Infrastructure && strings.HasSuffix(kind.Kind, "Machine")
 }
 
-// explainMachines says whether the machines still live for which objects of Cluster API stand. A provider deletes a machine before
-// it removes its finalizer from the object, so that an object which was deleted stands for a machine that is gone. The object returns; the
-// machine and its data do not.
+// explainMachines adds to each object that represents a machine whether that machine still exists. A provider deletes a machine before it
+// removes its finalizer from the object, so the machine of a deleted object is gone. The object is restored; the machine and its data are not.
 func (u *undeletion) explainMachines() {
 	for _, item := range u.items {
-		if !standsForMachine(item.kind()) {
+		if !representsMachine(item.kind()) {
 			continue
 		}
 		switch item.Outcome {
