@@ -5,7 +5,8 @@
 // HorizontalPodAutoscaler scales by. Upstream leaves it to an add-on, metrics-server.
 //
 // A Collector reads /metrics/resource of every Ready node, every 15 seconds, and keeps the last two
-// samples of each container and node (samples.go). CPU is the difference of two counters divided by the
+// samples of each container and node (samples.go). Simulated nodes are in this process and are asked
+// directly. CPU is the difference of two counters divided by the
 // time between them; memory is the last value. Nothing is stored: after a restart, metrics are there
 // again after two samples. Each API server has a collector of its own.
 //

@@ -52,7 +52,7 @@ type owner struct {
 	several bool
 }
 
-// role is whether the owner is the controller (controller: true).
+// role tells the controller, whose reference has controller: true, from other owners.
 type role int
 
 const (
