@@ -33,7 +33,7 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 	./internal/containerd/... ./internal/datadir/... ./internal/ingress/... ./internal/network/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench bench-quick parity upstream runtimes vm sidecars capi conformance gateway-conformance policy-conformance clients faults fuzz generate clean
+.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench bench-quick parity upstream runtimes vm sidecars capi capi-release conformance gateway-conformance policy-conformance clients faults fuzz generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,12 +64,13 @@ build: ## build bin/kindred
 
 lint: ## gofmt, go vet and staticcheck
 	@echo "gofmt"; unformatted=$$(git ls-files '*.go' | xargs gofmt -l); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
-	@echo "go vet"; go vet ./... && for m in kindredtest test/clients test/conformance test/gateway test/policyconformance test/policyoracle test/servers/adapter; do (cd $$m && go vet ./...) || exit 1; done
-	@echo "staticcheck"; go run $(STATICCHECK) ./... && for m in kindredtest test/conformance test/gateway test/policyconformance test/policyoracle; do (cd $$m && go run $(STATICCHECK) ./...) || exit 1; done
+	@echo "go vet"; go vet ./... && for m in clusterapi kindredtest test/clients test/conformance test/gateway test/policyconformance test/policyoracle test/servers/adapter; do (cd $$m && go vet ./...) || exit 1; done
+	@echo "staticcheck"; go run $(STATICCHECK) ./... && for m in clusterapi kindredtest test/conformance test/gateway test/policyconformance test/policyoracle; do (cd $$m && go run $(STATICCHECK) ./...) || exit 1; done
 
 unit: test-deps ## run the unit tests, concurrent packages with the race detector
 	@echo "unit tests with the race detector"; CGO_ENABLED=1 go test -race $(RACE)
 	@echo "unit tests"; go test $$(go list ./... | grep -v /test/scenarios | grep -vxF "$$(go list $(RACE))")
+	@echo "unit tests of the providers of Cluster API"; cd clusterapi && go test ./...
 	@echo "unit tests of the conformance runner"; cd test/conformance && go test ./...
 	@echo "NetworkPolicies compared with kube-network-policies"; cd test/policyoracle && go test ./...
 
@@ -140,6 +141,15 @@ sidecars: test-deps build ## run a CSI driver with upstream's provisioner, attac
 capi: test-deps build ## run Cluster API in the cluster and check its owner references (ARGS='-run TestClusterAPIPlain')
 	@KINDRED_CAPI=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 90m -v ./test/scenarios $(or $(ARGS),-run TestClusterAPI)
 
+# Where the release of the providers is written, and the version of the providers.
+CAPI_RELEASE ?= bin/cluster-api
+CAPI_VERSION ?= v0.1.0
+
+capi-release: build ## write a repository for clusterctl with Kindred's providers of Cluster API, and the image of their manager
+	@echo "build the manager"; cd clusterapi && go build -ldflags '-s -w' -o $(CURDIR)/bin/manager ./cmd/manager && \
+		go run ./cmd/release --manager $(CURDIR)/bin/manager --kindred $(CURDIR)/$(BIN) --version $(CAPI_VERSION) \
+		--kubernetes-version $(KUBERNETES_VERSION) --out $(abspath $(CAPI_RELEASE))
+
 # kubectl of the served minor version and of the two before it.
 KUBECTL_MODULES := v1.35.mod v1.36.mod go.mod
 
@@ -157,7 +167,7 @@ fuzz: ## run each fuzz target for a short time (FUZZTIME=10s)
 			echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $${FUZZTIME:-10s} ./$$p || exit 1; done; done
 
 generate: ## regenerate the generated files
-	@go generate ./...
+	@go generate ./... && cd clusterapi && go generate ./...
 
 clean: ## remove bin
 	@rm -rf bin

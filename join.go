@@ -138,8 +138,10 @@ func (o Options) joins(config *cluster.Config) error {
 		return invalid("a server that joins a cluster uses that cluster's etcd, or joins it, and neither etcd servers nor members to join are given")
 	case len(o.EtcdServers) > 0 && (o.EtcdEmbedded || len(o.JoinEtcd) > 0):
 		return invalid("etcd servers are given, and an embedded etcd as well")
-	case len(o.JoinEtcd) > 0 && o.Join == "":
-		return invalid("members of an etcd cluster to join are given, but no server of its Kubernetes cluster, which has the keys")
+	case o.Join != "" && o.Authorities != "":
+		return invalid("a server to join is given, which has the keys of the cluster, and a directory with keys as well")
+	case len(o.JoinEtcd) > 0 && o.Join == "" && o.Authorities == "":
+		return invalid("members of an etcd cluster to join are given, but no server of its Kubernetes cluster, which has the keys, and no directory with them")
 	}
 	for _, member := range o.JoinEtcd {
 		if u, err := url.Parse(member); err != nil || u.Scheme != "https" || u.Host == "" {
@@ -147,6 +149,7 @@ func (o Options) joins(config *cluster.Config) error {
 		}
 	}
 	config.Join = join.ServerInvitation{Invitation: invitation, Key: o.JoinKey}
+	config.Authorities = o.Authorities
 	config.EtcdMember, config.JoinEtcd = o.EtcdEmbedded || len(o.JoinEtcd) > 0, o.JoinEtcd
 	return nil
 }

@@ -78,6 +78,12 @@ type Options struct {
 	// JoinKey admit it. "kindred token create --server" prints them. They are not needed again once the machine has joined, and
 	// EtcdServers must be those of the cluster, or JoinEtcd members of it.
 	Join, JoinToken, JoinCAHash, JoinKey string
+	// Authorities is a directory with the keys of the cluster, which this server adopts when it starts for the first time: ca.crt, ca.key,
+	// front-proxy-ca.crt, front-proxy-ca.key and sa.key, and etcd-ca.crt and etcd-ca.key with EtcdEmbedded. The keys are ECDSA, in PEM. A
+	// server that has them joins the cluster without a token. If it is empty, new ones are generated.
+	Authorities string
+	// TLSSANs are further names and addresses in the certificate of the API, such as those of a load balancer before the servers.
+	TLSSANs []string
 	// EncryptionProviderConfig is a file with an EncryptionConfiguration of
 	// apiserver.config.k8s.io: which resources are encrypted in etcd, and with which keys. With
 	// EncryptionProviderConfigAutomaticReload it is reloaded when it changes.
@@ -138,6 +144,9 @@ type Options struct {
 	// have an IPv6 range after a comma. If one has, pods have an IPv6 address too, of a free
 	// /64 of fd00:10:244::/48 unless PodCIDR names a range.
 	PodCIDR, ServiceCIDR string
+	// ClusterCIDR is the range from which nodes get theirs for pods; 10.244.0.0/16 if empty. It may have an IPv6 range after a
+	// comma, fd00:10:244::/48 if it has none. All servers of a cluster have the same.
+	ClusterCIDR string
 	// LoadBalancerPools are ranges of addresses for Services of the type LoadBalancer, which the node announces
 	// by ARP and NDP on the networks of this machine; the address of the node if empty. IPv6 ranges need
 	// pods with IPv6.

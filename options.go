@@ -22,6 +22,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/audit"
 	"github.com/kindred-project/kindred/internal/auth/authentication"
 	"github.com/kindred-project/kindred/internal/auth/authorization"
+	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/cluster"
 	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/join"
@@ -104,6 +105,9 @@ func (o Options) resolve(ctx context.Context) (cluster.Config, error) {
 		return config, invalid("%v", err)
 	}
 	if config.BindAddress, err = o.bindAddress(); err != nil {
+		return config, err
+	}
+	if config.Names, err = o.names(); err != nil {
 		return config, err
 	}
 	if config.EtcdMember && config.BindAddress.IsUnspecified() {
@@ -206,6 +210,22 @@ func (o Options) bindAddress() (net.IP, error) {
 		return ip, nil
 	}
 	return net.ParseIP(DefaultBindAddress), nil
+}
+
+// names returns the further names of the API.
+func (o Options) names() (pki.Names, error) {
+	var names pki.Names
+	for _, name := range o.TLSSANs {
+		if ip := net.ParseIP(name); ip != nil {
+			names.IPs = append(names.IPs, ip)
+			continue
+		}
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			return names, invalid("name %q in the certificate of the API: it is neither an IP address nor a DNS name", name)
+		}
+		names.DNS = append(names.DNS, name)
+	}
+	return names, nil
 }
 
 // nodeIPs returns the addresses at which other machines reach this one as a node: those that are given, or else the address that the

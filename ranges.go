@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/kindred-project/kindred/internal/cluster"
+	"github.com/kindred-project/kindred/internal/machine"
 )
 
 // ranges sets the ranges of addresses of Services, pods and load balancers.
@@ -20,6 +21,9 @@ func (o Options) ranges(config *cluster.Config) error {
 	if !config.ServiceCIDRs[0].Addr().Is4() {
 		return invalid("the service range %s is not IPv4; name an IPv4 range first, such as %s,%[1]s", config.ServiceCIDRs[0], DefaultServiceCIDR)
 	}
+	if config.ClusterCIDRs, err = o.clusterCIDRs(hasIPv6(config.ServiceCIDRs)); err != nil {
+		return err
+	}
 	if o.PodCIDR != "" {
 		if config.PodCIDRs, err = dualStack("pod", o.PodCIDR); err != nil {
 			return err
@@ -28,7 +32,39 @@ func (o Options) ranges(config *cluster.Config) error {
 	if config.LoadBalancerPools, err = o.loadBalancerPools(hasIPv6(config.ServiceCIDRs) || hasIPv6(config.PodCIDRs)); err != nil {
 		return err
 	}
-	return disjoint(named{"load balancer", config.LoadBalancerPools}, named{"pod", config.PodCIDRs}, named{"service", config.ServiceCIDRs})
+	pools, services := named{"load balancer", config.LoadBalancerPools}, named{"service", config.ServiceCIDRs}
+	if o.ClusterCIDR != "" {
+		if err := disjoint(pools, named{"cluster", config.ClusterCIDRs}, services); err != nil {
+			return err
+		}
+	}
+	return disjoint(pools, named{"pod", config.PodCIDRs}, services)
+}
+
+// clusterCIDRs returns the ranges from which nodes get theirs, of each IP family that pods have. Nodes get a /24, and a /64.
+func (o Options) clusterCIDRs(ipv6 bool) ([]netip.Prefix, error) {
+	defaults := machine.DefaultClusterCIDRs(ipv6)
+	if o.ClusterCIDR == "" {
+		return defaults, nil
+	}
+	given, err := dualStack("cluster", o.ClusterCIDR)
+	if err != nil {
+		return nil, err
+	}
+	var ranges []netip.Prefix
+	for i, subnet := range []int{24, 64}[:len(defaults)] {
+		p := defaults[i]
+		for _, g := range given {
+			if g.Addr().Is4() == p.Addr().Is4() {
+				p = g
+			}
+		}
+		if p.Bits() > subnet {
+			return nil, invalid("the cluster range %s is too small: each node gets a /%d of it", p, subnet)
+		}
+		ranges = append(ranges, p)
+	}
+	return ranges, nil
 }
 
 // dualStack parses one range, or one of each IP family, separated by a comma.

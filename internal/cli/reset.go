@@ -9,20 +9,24 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/join"
 	"github.com/kindred-project/kindred/internal/machine"
 )
 
 func newReset() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "Stop every container of the cluster and remove its data",
 		Long: `Stops every container the cluster owns and removes its data directory: the API's
-objects, certificates, images, volumes and logs. The cluster must not be running.`,
+objects, certificates, images, volumes and logs. Machines of this host that it manages, as
+those of clusters that Cluster API made, are removed with it. The cluster must not be running.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			layout, err := layoutOf(cmd)
@@ -40,6 +44,8 @@ objects, certificates, images, volumes and logs. The cluster must not be running
 			return reset(cmd, layout)
 		},
 	}
+	addMachinesDir(cmd.Flags())
+	return cmd
 }
 
 // reset stops the containers before it removes the files that identify them, so that it can be repeated
@@ -52,6 +58,9 @@ func reset(cmd *cobra.Command, layout datadir.Layout) error {
 	if err := stopContainers(cmd.Context(), layout); err != nil {
 		return errors.Join(fmt.Errorf("nothing was removed, because not all containers could be stopped: %w", err), lock.Release())
 	}
+	if err := removeMachines(cmd, layout); err != nil {
+		return errors.Join(err, lock.Release())
+	}
 	if err := errors.Join(machine.RemoveLogs(layout), unlink(layout)); err != nil {
 		return errors.Join(err, lock.Release())
 	}
@@ -60,6 +69,26 @@ func reset(cmd *cobra.Command, layout datadir.Layout) error {
 	}
 	printf(cmd, "removed the cluster in %s\n", layout.Root)
 	return nil
+}
+
+// removeMachines removes the machines of this host that the cluster manages: those of its workload clusters.
+func removeMachines(cmd *cobra.Command, layout datadir.Layout) error {
+	ca, err := cert.CertsFromFile(filepath.Join(layout.PKI(), "ca.crt"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h, err := hostOf(cmd)
+	if err != nil {
+		return err
+	}
+	removed, err := h.Reset(cmd.Context(), join.HashOf(ca[0]))
+	for _, name := range removed {
+		printf(cmd, "removed machine %s\n", name)
+	}
+	return err
 }
 
 // unlink removes the link to the node's directory that --kubelet-dir made.

@@ -180,14 +180,17 @@ func AdmitServer(ctx context.Context, config Config) error {
 	return errors.Join(receiveKeys(ctx, config), lock.Release())
 }
 
-// receiveKeys gets the cluster's keys from another server, if this one is to join it and has not done so before.
+// receiveKeys gets the cluster's keys from a directory or from another server, if it is to have them from there and has none yet.
 func receiveKeys(ctx context.Context, config Config) error {
-	if config.Join.Server == "" {
+	if config.Join.Server == "" && config.Authorities == "" {
 		return nil
 	}
 	known, err := pki.Exists(config.Dir.PKI())
 	if known || err != nil {
 		return err
+	}
+	if config.Authorities != "" {
+		return adoptAuthorities(config)
 	}
 	ca, err := join.Discover(ctx, config.Join.Invitation, config.Clock)
 	if err != nil {
@@ -196,6 +199,15 @@ func receiveKeys(ctx context.Context, config Config) error {
 	files, err := join.Keys(ctx, config.Join, ca)
 	if err != nil {
 		return err
+	}
+	return pki.Adopt(config.Dir.PKI(), files)
+}
+
+// adoptAuthorities copies the cluster's keys from the directory that is given.
+func adoptAuthorities(config Config) error {
+	files, err := pki.Shared(config.Authorities)
+	if err != nil {
+		return fmt.Errorf("the authorities of the cluster: %w", err)
 	}
 	return pki.Adopt(config.Dir.PKI(), files)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kindred-project/kindred/internal/auth/audit"
 	"github.com/kindred-project/kindred/internal/auth/authentication"
 	"github.com/kindred-project/kindred/internal/auth/authorization"
+	"github.com/kindred-project/kindred/internal/auth/pki"
 	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/join"
 	kubeletconfig "github.com/kindred-project/kindred/internal/node/config"
@@ -38,12 +39,18 @@ type Config struct {
 	JoinEtcd   []string
 	// Join admits this machine as a server of a cluster that runs; without a server, it is the first.
 	Join join.ServerInvitation
+	// Authorities is a directory with the keys of the cluster; empty means that they are generated, or received from another server.
+	Authorities string
+	// Names are further names and addresses in the certificate of the API.
+	Names pki.Names
 	// History is how much history the store retains.
 	History storage.Retention
 	// ServiceCIDRs are the ranges of ClusterIPs: IPv4, and IPv6 if Services may have both.
 	ServiceCIDRs []netip.Prefix
+	// ClusterCIDRs are the ranges from which nodes get theirs for pods, one of each IP family that pods have.
+	ClusterCIDRs []netip.Prefix
 	// PodCIDRs are the ranges of the real node's pods, at most one of each IP family; the pod network chooses a free
-	// one for a family that has none.
+	// one of ClusterCIDRs for a family that has none.
 	PodCIDRs []netip.Prefix
 	// Node is set if this machine is a node; NodeName is the node's name.
 	Node     bool

@@ -52,7 +52,7 @@ func (config *Config) podRanges() nodeipam.Options {
 		Services: config.ServiceCIDRs, Simulated: simulated.Key,
 		Routed: func() ([]netip.Prefix, error) { return containerd.RoutedRanges("") },
 	}
-	for _, p := range containerd.PodRanges(len(config.ServiceCIDRs) > 1) {
+	for _, p := range config.ClusterCIDRs {
 		options.Ranges = append(options.Ranges, nodeipam.Range{CIDR: p})
 	}
 	return options
@@ -71,7 +71,7 @@ func prepareMachine(ctx context.Context, config Config, steps *steps) *machine.M
 	}
 	return machine.Prepare(ctx, machine.Options{
 		Dir: config.Dir, Name: config.NodeName, KubeletDir: config.KubeletDir, Kubelet: config.Kubelet, RuntimeEndpoint: config.RuntimeEndpoint,
-		PodCIDRs: config.PodCIDRs, ServiceCIDRs: config.ServiceCIDRs, NodeIPs: config.NodeIPs, PodNetwork: config.PodNetwork, LoadBalancerPools: config.LoadBalancerPools,
+		ClusterCIDRs: config.ClusterCIDRs, PodCIDRs: config.PodCIDRs, ServiceCIDRs: config.ServiceCIDRs, NodeIPs: config.NodeIPs, PodNetwork: config.PodNetwork, LoadBalancerPools: config.LoadBalancerPools,
 		DNS: config.DNS, DNSHosts: config.DNSHosts, ClusterNetworkPolicies: config.ClusterNetworkPolicies,
 		Clock: config.Clock, Step: steps.done, Notice: config.Notice,
 	})

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -61,9 +62,9 @@ func listen(ctx context.Context, config Config, node *machine.Machine) (serving,
 		}
 		ips = append(ips, bridge...)
 	}
-	s.names = pki.Names{DNS: apiserverNames, IPs: ips}
+	s.names = pki.Names{DNS: slices.Concat(apiserverNames, config.Names.DNS), IPs: append(ips, config.Names.IPs...)}
 	if name, err := os.Hostname(); err == nil {
-		s.names.DNS = append(s.names.DNS[:len(s.names.DNS):len(s.names.DNS)], name)
+		s.names.DNS = append(s.names.DNS, name)
 	}
 	return s, nil
 }

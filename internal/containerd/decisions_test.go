@@ -117,9 +117,15 @@ func TestFreeRange(t *testing.T) {
 	}
 	tests := map[string]struct {
 		id    string
+		from  string // 10.244.0.0/16 by default
 		taken []string
 		want  string
 	}{
+		"of another range":                            {id: "00000007", from: "192.168.0.0/16", want: "192.168.7.0/24"},
+		"of a small range":                            {id: "00000007", from: "10.1.16.0/22", want: "10.1.19.0/24"},
+		"a small range has no more":                   {id: "00000007", from: "10.1.16.0/22", taken: []string{"10.1.16.0/22"}},
+		"the range of one node":                       {id: "00000007", from: "10.1.2.0/24", want: "10.1.2.0/24"},
+		"of a large range":                            {id: "00000007", from: "10.0.0.0/8", want: "10.0.7.0/24"},
 		"the range of its ID":                         {id: "000000fe", want: "10.244.254.0/24"},
 		"an address in its range is taken":            {id: "00000007", taken: []string{"10.244.7.9/32"}, want: "10.244.8.0/24"},
 		"other ranges are taken":                      {id: "00000007", taken: []string{"192.168.0.0/16", "10.244.6.0/24"}, want: "10.244.7.0/24"},
@@ -136,7 +142,11 @@ func TestFreeRange(t *testing.T) {
 			for _, s := range tt.taken {
 				taken = append(taken, netip.MustParsePrefix(s))
 			}
-			got, err := freeRange(tt.id, podRanges, 24, taken)
+			from := podRanges
+			if tt.from != "" {
+				from = netip.MustParsePrefix(tt.from)
+			}
+			got, err := freeRange(tt.id, from, 24, taken)
 			if tt.want == "" {
 				if err == nil || !strings.Contains(err.Error(), "--pod-cidr") {
 					t.Fatalf("got %s, %v; want an error that says what to do", got, err)

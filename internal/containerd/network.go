@@ -57,11 +57,13 @@ type NetworkOptions struct {
 	Names Names
 	// Dir has the CNI configuration and the allocated addresses.
 	Dir string
+	// ClusterCIDRs are the ranges that free ones are chosen from: by default 10.244.0.0/16, and fd00:10:244::/48.
+	ClusterCIDRs []netip.Prefix
 	// PodCIDRs are the node's pod ranges, at most one of each IP family. Without an IPv4 range it is the one that
-	// was used before, else a free /24 of 10.244.0.0/16.
+	// was used before, else a free /24.
 	PodCIDRs []netip.Prefix
 	// IPv6 gives pods an IPv6 address as well. Without a range for them it is the one that was used before, else
-	// a free /64 of fd00:10:244::/48.
+	// a free /64.
 	IPv6 bool
 }
 

@@ -25,8 +25,8 @@ var (
 	podRanges6 = netip.MustParsePrefix("fd00:10:244::/48")
 )
 
-// PodRanges returns the ranges from which nodes get theirs: IPv4, and IPv6 if pods have both.
-func PodRanges(ipv6 bool) []netip.Prefix {
+// DefaultClusterCIDRs returns the ranges from which nodes get theirs by default: IPv4, and IPv6 if pods have both.
+func DefaultClusterCIDRs(ipv6 bool) []netip.Prefix {
 	if ipv6 {
 		return []netip.Prefix{podRanges, podRanges6}
 	}
@@ -39,7 +39,7 @@ func (o NetworkOptions) podCIDRs() ([]netip.Prefix, error) {
 	if err != nil {
 		return nil, err
 	}
-	ipv4, err := o.podCIDR(netip.Addr.Is4, used, podRanges, 24)
+	ipv4, err := o.podCIDR(netip.Addr.Is4, used, 24)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (o NetworkOptions) podCIDRs() ([]netip.Prefix, error) {
 	if !o.IPv6 {
 		return []netip.Prefix{ipv4}, nil
 	}
-	ipv6, err := o.podCIDR(netip.Addr.Is6, used, podRanges6, 64)
+	ipv6, err := o.podCIDR(netip.Addr.Is6, used, 64)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (o NetworkOptions) podCIDRs() ([]netip.Prefix, error) {
 }
 
 // podCIDR returns the range of one IP family: the one that is asked for, else the one that is used, else a free one.
-func (o NetworkOptions) podCIDR(is func(netip.Addr) bool, used []netip.Prefix, from netip.Prefix, bits int) (netip.Prefix, error) {
+func (o NetworkOptions) podCIDR(is func(netip.Addr) bool, used []netip.Prefix, bits int) (netip.Prefix, error) {
 	for _, p := range slices.Concat(o.PodCIDRs, used) {
 		if is(p.Addr()) {
 			return p.Masked(), nil
@@ -70,7 +70,12 @@ func (o NetworkOptions) podCIDR(is func(netip.Addr) bool, used []netip.Prefix, f
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	return freeRange(o.Names.ID, from, bits, taken)
+	for _, p := range slices.Concat(o.ClusterCIDRs, DefaultClusterCIDRs(true)) {
+		if is(p.Addr()) {
+			return freeRange(o.Names.ID, p, bits, taken)
+		}
+	}
+	return netip.Prefix{}, errors.New("there is no range for pods") // the defaults have both families
 }
 
 // freeRange returns a range of so many bits that overlaps none of the taken ranges. It is one of the first 256 in from.
@@ -81,16 +86,22 @@ func freeRange(id string, from netip.Prefix, bits int, taken []netip.Prefix) (ne
 	if err != nil {
 		return netip.Prefix{}, fmt.Errorf("data directory ID %q is not hexadecimal", id)
 	}
-	base := from.Addr().AsSlice()
-	for i := range uint64(256) {
-		base[bits/8-1] = byte(seed + i)
-		address, _ := netip.AddrFromSlice(base) // of the length of an address
-		candidate := netip.PrefixFrom(address, bits)
+	count := uint64(1) << min(max(bits-from.Bits(), 0), 8)
+	for i := range count {
+		candidate := subnet(from, bits, (seed+i)%count)
 		if !overlapsAny(candidate, taken) {
 			return candidate, nil
 		}
 	}
 	return netip.Prefix{}, fmt.Errorf("no free /%d in %s: each one overlaps a route of this machine; name a range with --pod-cidr", bits, from)
+}
+
+// subnet returns one of the first 256 subnets of a range. bits is a whole number of bytes, as the prefix of each subnet is.
+func subnet(from netip.Prefix, bits int, index uint64) netip.Prefix {
+	base := from.Masked().Addr().AsSlice()
+	base[bits/8-1] |= byte(index)
+	address, _ := netip.AddrFromSlice(base) // of the length of an address
+	return netip.PrefixFrom(address, bits)
 }
 
 func overlapsAny(p netip.Prefix, others []netip.Prefix) bool {

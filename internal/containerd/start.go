@@ -29,9 +29,9 @@ type Options struct {
 	RunDir string
 	// LogFile is where containerd's output goes.
 	LogFile string
-	// PodCIDRs and IPv6 are those of NetworkOptions.
-	PodCIDRs []netip.Prefix
-	IPv6     bool
+	// ClusterCIDRs, PodCIDRs and IPv6 are those of NetworkOptions.
+	ClusterCIDRs, PodCIDRs []netip.Prefix
+	IPv6                   bool
 	// SystemdCgroup has systemd create the cgroups of containers. Their parent is a slice then.
 	SystemdCgroup bool
 	// Clock defaults to the real clock.
@@ -90,7 +90,7 @@ func Start(ctx context.Context, o Options) (*Runtime, error) {
 // NetworkOptions returns the options of the network that Start creates, for callers that need the bridge
 // earlier.
 func (o Options) NetworkOptions() NetworkOptions {
-	return NetworkOptions{Names: o.Names, Dir: o.networkDir(), PodCIDRs: o.PodCIDRs, IPv6: o.IPv6}
+	return NetworkOptions{Names: o.Names, Dir: o.networkDir(), ClusterCIDRs: o.ClusterCIDRs, PodCIDRs: o.PodCIDRs, IPv6: o.IPv6}
 }
 
 func (o Options) withDefaults() Options {

@@ -34,6 +34,8 @@ type Options struct {
 	Kubelet *kubeletconfig.Configuration
 	// RuntimeEndpoint is the CRI endpoint of the user's container runtime; empty means a private containerd.
 	RuntimeEndpoint string
+	// ClusterCIDRs are the ranges from which a free one is chosen, of each IP family; none means the defaults.
+	ClusterCIDRs []netip.Prefix
 	// PodCIDRs are the ranges of the node's pods, at most one of each IP family; the pod network chooses a free one for
 	// a family that has none.
 	PodCIDRs []netip.Prefix

@@ -78,7 +78,7 @@ func Prepare(ctx context.Context, o Options) *Machine {
 		return m
 	}
 	m.runtimeOptions = RuntimeOptions(o.Dir, m.names)
-	m.runtimeOptions.PodCIDRs, m.runtimeOptions.IPv6 = o.PodCIDRs, hasIPv6(o.PodCIDRs) || hasIPv6(o.ServiceCIDRs)
+	m.runtimeOptions.ClusterCIDRs, m.runtimeOptions.PodCIDRs, m.runtimeOptions.IPv6 = o.ClusterCIDRs, o.PodCIDRs, hasIPv6(o.PodCIDRs) || hasIPv6(o.ServiceCIDRs)
 	m.runtimeOptions.SystemdCgroup = o.Kubelet.CgroupDriver == "systemd"
 	m.runtimeOptions.Clock = o.Clock
 	go m.startRuntime(ctx)
@@ -101,6 +101,9 @@ func (m *Machine) startRuntime(ctx context.Context) {
 	}
 	m.endpoint, m.version, m.supervise = runtime.Endpoint, runtime.Version, runtime.Supervise
 }
+
+// DefaultClusterCIDRs returns the ranges from which nodes get theirs for pods by default: IPv4, and IPv6 if pods have both.
+func DefaultClusterCIDRs(ipv6 bool) []netip.Prefix { return containerd.DefaultClusterCIDRs(ipv6) }
 
 // RuntimeOptions returns the options of the private containerd of a data directory.
 func RuntimeOptions(dir datadir.Layout, names containerd.Names) containerd.Options {

@@ -42,10 +42,16 @@ const rootAuthority = "configmap/kube-root-ca.crt"
 // building them takes minutes.
 func newManagement(t *testing.T) *management {
 	t.Helper()
+	return newManagementOf(t)
+}
+
+// newManagementOf is newManagement with the named ones of the managers; without names, with all.
+func newManagementOf(t *testing.T, names ...string) *management {
+	t.Helper()
 	if os.Getenv("KINDRED_CAPI") == "" {
 		t.Skip("Cluster API is built and run where KINDRED_CAPI is set, as by \"make capi\"")
 	}
-	programs, err := servers.BuildClusterAPI(t.Context(), "../servers")
+	programs, err := servers.BuildClusterAPI(t.Context(), "../servers", names...)
 	if err != nil {
 		t.Fatal(err)
 	}

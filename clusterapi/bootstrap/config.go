@@ -1,0 +1,291 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bootstrap is Cluster API's bootstrap provider Kindred: it makes the bootstrap data of machines on which Kindred runs.
+package bootstrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
+	"sigs.k8s.io/cluster-api/util/secret"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	bootstrapv1 "github.com/kindred-project/kindred/clusterapi/api/bootstrap/v1alpha1"
+)
+
+const (
+	// tokenTTL is how long a machine may take to join.
+	tokenTTL = time.Hour
+	// retryPeriod is the delay while the servers of a cluster are awaited.
+	retryPeriod = 2 * time.Second
+)
+
+// Reconciler makes the bootstrap data of KindredConfigs.
+type Reconciler struct {
+	Client client.Client
+	// Invite makes a token of a cluster, and returns the arguments of "kindred" with which a machine joins.
+	Invite func(ctx context.Context, cluster *clusterv1.Cluster, ttl time.Duration) ([]string, error)
+}
+
+// SetupWithManager registers the controller.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	ofCluster, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &bootstrapv1.KindredConfigList{}, mgr.GetScheme())
+	if err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		For(&bootstrapv1.KindredConfig{}).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster)).
+		Complete(r)
+}
+
+// ofMachine returns the KindredConfig of a Machine.
+func ofMachine(_ context.Context, object client.Object) []ctrl.Request {
+	machine, ok := object.(*clusterv1.Machine)
+	if !ok || machine.Spec.Bootstrap.ConfigRef.GroupKind() != bootstrapv1.GroupVersion.WithKind("KindredConfig").GroupKind() {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}}}
+}
+
+// Reconcile makes the bootstrap data of a KindredConfig.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (_ ctrl.Result, failed error) {
+	c := &bootstrapv1.KindredConfig{}
+	if err := r.Client.Get(ctx, request.NamespacedName, c); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	machine, err := util.GetOwnerMachine(ctx, r.Client, c.ObjectMeta)
+	if err != nil || machine == nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err) // its owner comes with the next change
+	}
+	cluster, err := util.GetClusterFromMetadata(ctx, r.Client, machine.ObjectMeta)
+	if err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, c); err != nil || isPaused || requeue {
+		return ctrl.Result{}, err
+	}
+	if !c.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	helper, err := patch.NewHelper(c, r.Client)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	defer func() {
+		err := helper.Patch(ctx, c, patch.WithStatusObservedGeneration{},
+			patch.WithOwnedConditions{Conditions: []string{clusterv1.ReadyCondition, dataSecretAvailable}})
+		failed = kerrors.NewAggregate([]error{failed, err})
+	}()
+	return r.provide(ctx, cluster, machine, c)
+}
+
+// dataSecretAvailable is the condition that the bootstrap data exist.
+const dataSecretAvailable = "DataSecretAvailable"
+
+// waits is why the bootstrap data cannot be made yet.
+type waits struct {
+	reason, message string
+	// retry is set if nothing else leads to another attempt.
+	retry bool
+}
+
+func (w waits) Error() string { return w.message }
+
+// provide makes the bootstrap data, unless they exist.
+func (r *Reconciler) provide(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, c *bootstrapv1.KindredConfig) (ctrl.Result, error) {
+	exists, err := r.exists(ctx, c)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !exists {
+		err := r.create(ctx, cluster, machine, c)
+		var w waits
+		if errors.As(err, &w) {
+			set(c, metav1.ConditionFalse, w.reason, w.message)
+			if w.retry {
+				return ctrl.Result{RequeueAfter: retryPeriod}, nil
+			}
+			return ctrl.Result{}, nil
+		}
+		if err != nil {
+			set(c, metav1.ConditionFalse, bootstrapv1.FailedReason, err.Error())
+			return ctrl.Result{}, err
+		}
+	}
+	c.Status.DataSecretName = c.Name
+	c.Status.Initialization.DataSecretCreated = ptr.To(true)
+	set(c, metav1.ConditionTrue, bootstrapv1.DataAvailableReason, "")
+	return ctrl.Result{}, nil
+}
+
+func set(c *bootstrapv1.KindredConfig, status metav1.ConditionStatus, reason, message string) {
+	for _, kind := range []string{dataSecretAvailable, clusterv1.ReadyCondition} {
+		conditions.Set(c, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+	}
+}
+
+// exists reports whether the Secret of a KindredConfig exists. One that was moved from another cluster, or restored, gets its owner.
+func (r *Reconciler) exists(ctx context.Context, c *bootstrapv1.KindredConfig) (bool, error) {
+	s := &corev1.Secret{}
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(c), s); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if metav1.IsControlledBy(s, c) {
+		return true, nil
+	}
+	before := s.DeepCopy()
+	s.OwnerReferences = util.EnsureOwnerRef(withoutConfigs(s.OwnerReferences), ownerOf(c))
+	return true, r.Client.Patch(ctx, s, client.MergeFrom(before))
+}
+
+// withoutConfigs removes references to KindredConfigs, which name one that the Secret had elsewhere.
+func withoutConfigs(owners []metav1.OwnerReference) []metav1.OwnerReference {
+	return slices.DeleteFunc(slices.Clone(owners), func(o metav1.OwnerReference) bool { return o.Kind == "KindredConfig" })
+}
+
+func ownerOf(c *bootstrapv1.KindredConfig) metav1.OwnerReference {
+	return *metav1.NewControllerRef(c, bootstrapv1.GroupVersion.WithKind("KindredConfig"))
+}
+
+// create makes the Secret with the bootstrap data.
+func (r *Reconciler) create(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, c *bootstrapv1.KindredConfig) error {
+	if !ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false) || !cluster.Spec.ControlPlaneEndpoint.IsValid() {
+		return waits{reason: bootstrapv1.WaitingForInfrastructureReason, message: "the cluster has no endpoint yet"}
+	}
+	data, err := r.data(ctx, cluster, machine, c)
+	if err != nil {
+		return err
+	}
+	value, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: c.Name, Namespace: c.Namespace, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
+			OwnerReferences: []metav1.OwnerReference{ownerOf(c)},
+		},
+		Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{"value": value, "format": []byte(bootstrapv1.Format)},
+	}
+	if err := r.Client.Create(ctx, s); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return nil
+}
+
+// data returns the bootstrap data by the role of the machine.
+func (r *Reconciler) data(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, c *bootstrapv1.KindredConfig) (data, error) {
+	files, err := filesOf(c.Spec)
+	if err != nil {
+		return data{}, err
+	}
+	flags, err := flagsOf(c.Spec)
+	if err != nil {
+		return data{}, err
+	}
+	flags = append([]string{"--node-name", machine.Name}, flags...)
+	if c.Spec.Role == bootstrapv1.Server || c.Spec.Role == bootstrapv1.FirstServer {
+		return r.server(ctx, cluster, c, files, flags)
+	}
+	if !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
+		return data{}, waits{reason: bootstrapv1.WaitingForControlPlaneReason, message: "the cluster has no server yet that the machine could join"}
+	}
+	join, err := r.Invite(ctx, cluster, tokenTTL)
+	if err != nil {
+		return data{}, fmt.Errorf("make a token of the cluster: %w", err)
+	}
+	return data{Args: append(join, flags...), Files: files}, nil
+}
+
+// server returns the bootstrap data of a server.
+func (r *Reconciler) server(ctx context.Context, cluster *clusterv1.Cluster, c *bootstrapv1.KindredConfig, files []file, flags []string) (data, error) {
+	authorities, err := r.authorities(ctx, cluster)
+	if err != nil {
+		return data{}, err
+	}
+	endpoint := cluster.Spec.ControlPlaneEndpoint
+	args := []string{
+		"up", "--server", "--etcd-embedded", "--authorities", authoritiesDir,
+		"--secure-port", strconv.Itoa(int(endpoint.Port)), "--tls-san", endpoint.Host,
+	}
+	ranges, err := rangesOf(cluster)
+	if err != nil {
+		return data{}, err
+	}
+	args = append(args, ranges...)
+	if c.Spec.Role == bootstrapv1.Server {
+		member, err := r.member(ctx, cluster)
+		if err != nil {
+			return data{}, err
+		}
+		args = append(args, "--join-etcd", member)
+	}
+	return data{Args: append(args, flags...), Files: append(authorities, files...)}, nil
+}
+
+// member returns the URL of a member of the cluster's etcd.
+func (r *Reconciler) member(ctx context.Context, cluster *clusterv1.Cluster) (string, error) {
+	servers, err := collections.GetFilteredMachinesForCluster(ctx, r.Client, cluster, collections.ControlPlaneMachines(cluster.Name), collections.ActiveMachines, collections.HasNode())
+	if err != nil {
+		return "", err
+	}
+	for _, machine := range servers.SortedByCreationTimestamp() {
+		for _, a := range machine.Status.Addresses {
+			if a.Type == clusterv1.MachineInternalIP {
+				return "https://" + a.Address + ":2379", nil
+			}
+		}
+	}
+	return "", waits{reason: bootstrapv1.WaitingForServersReason, message: "no server of the cluster has an address yet", retry: true}
+}
+
+// authorities returns the files with the keys of the cluster, which KindredControlPlane has made.
+func (r *Reconciler) authorities(ctx context.Context, cluster *clusterv1.Cluster) ([]file, error) {
+	var files []file
+	for _, a := range []struct {
+		purpose secret.Purpose
+		name    string
+		keyOnly bool
+	}{
+		{purpose: secret.ClusterCA, name: "ca"},
+		{purpose: secret.FrontProxyCA, name: "front-proxy-ca"},
+		{purpose: secret.EtcdCA, name: "etcd-ca"},
+		{purpose: secret.ServiceAccount, name: "sa", keyOnly: true},
+	} {
+		s := &corev1.Secret{}
+		key := client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, a.purpose)}
+		if err := r.Client.Get(ctx, key, s); err != nil {
+			if apierrors.IsNotFound(err) {
+				return nil, waits{reason: bootstrapv1.WaitingForControlPlaneReason, message: "the Secret " + key.Name + " with keys of the cluster does not exist yet", retry: true}
+			}
+			return nil, err
+		}
+		files = append(files, file{Path: authoritiesDir + "/" + a.name + ".key", Mode: 0o600, Content: s.Data[secret.TLSKeyDataName]})
+		if !a.keyOnly {
+			files = append(files, file{Path: authoritiesDir + "/" + a.name + ".crt", Mode: 0o644, Content: s.Data[secret.TLSCrtDataName]})
+		}
+	}
+	return files, nil
+}

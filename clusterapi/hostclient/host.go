@@ -1,0 +1,237 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hostclient runs "kindred machine" on the host of the manager, from the manager's container: it enters the mount namespace of the
+// container runtime, whose processes a Pod with hostPID sees.
+package hostclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultRoot is the directory of the machines on the host.
+const DefaultRoot = "/var/lib/kindred-machines"
+
+// Spec, File, Machine and Endpoint are as "kindred machine" reads and prints them.
+type (
+	// Spec is what a machine is made from.
+	Spec struct {
+		Name    string   `json:"name"`
+		Owner   string   `json:"owner,omitempty"`
+		Program string   `json:"program"`
+		Args    []string `json:"args"`
+		Memory  int64    `json:"memory,omitempty"`
+		Files   []File   `json:"files,omitempty"`
+	}
+	// File is a file of a machine.
+	File struct {
+		Path    string `json:"path"`
+		Mode    uint32 `json:"mode,omitempty"`
+		Content []byte `json:"content"`
+	}
+	// Machine is a machine on the host. Its Phase is Running, Dead or Off.
+	Machine struct {
+		Name    string `json:"name"`
+		Owner   string `json:"owner,omitempty"`
+		Address string `json:"address"`
+		Phase   string `json:"phase"`
+	}
+	// Endpoint is an address that leads to servers.
+	Endpoint struct {
+		Name    string   `json:"name"`
+		Owner   string   `json:"owner,omitempty"`
+		Address string   `json:"address,omitempty"`
+		Port    int32    `json:"port"`
+		Servers []string `json:"servers,omitempty"`
+	}
+)
+
+// Phases of a machine.
+const (
+	Running = "Running"
+	Dead    = "Dead"
+)
+
+// Host runs commands on the host.
+type Host struct {
+	// Root is the directory of the machines.
+	Root string
+	// Program is the path of kindred on the host that is run. Install sets it.
+	Program string
+	// Namespace is the mount namespace of the host; nil if this process is in it.
+	Namespace *os.File
+}
+
+// RuntimeNamespace returns the mount namespace of the container runtime, which is the host's. Its shim is the parent of the first process of
+// a container, which this must be. The namespace of the host's first process would do as well, but that may have capabilities that
+// the runtime's processes lack, and is closed to them then (ptrace(2), access mode checking).
+func RuntimeNamespace() (*os.File, error) {
+	parent := os.Getppid()
+	if parent == 0 {
+		return nil, errors.New("the process that has started this container is not seen; the manager needs hostPID")
+	}
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", parent))
+	if err != nil {
+		return nil, fmt.Errorf("the mount namespace of the host: %w; the manager needs hostPID and a privileged container", err)
+	}
+	return namespace, nil
+}
+
+// Install copies a program of the container to the host, where it is that of a version, and of the commands that are run from now on.
+func (h *Host) Install(program, version string) error {
+	target := h.program(version)
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	err = h.inside(func() error { return installFile(target, content) })
+	if err != nil {
+		return fmt.Errorf("install kindred %s on the host: %w", version, err)
+	}
+	h.Program = target
+	return nil
+}
+
+// installFile writes a program unless it is there.
+func installFile(path string, content []byte) error {
+	if existing, err := os.ReadFile(path); err == nil && bytes.Equal(existing, content) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, content, 0o755); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+// program is the path of kindred in a version.
+func (h *Host) program(version string) string {
+	return filepath.Join(h.Root, "bin", version, "kindred")
+}
+
+// ProgramOf returns the path of kindred in a version. It reports whether the host has it.
+func (h *Host) ProgramOf(version string) (path string, found bool, err error) {
+	path = h.program(version)
+	err = h.inside(func() error {
+		_, err := os.Stat(path)
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return path, false, nil
+	}
+	return path, err == nil, err
+}
+
+// Versions returns the versions that the host has.
+func (h *Host) Versions() (versions []string, err error) {
+	err = h.inside(func() error {
+		found, err := os.ReadDir(filepath.Join(h.Root, "bin"))
+		for _, entry := range found {
+			versions = append(versions, entry.Name())
+		}
+		return err
+	})
+	return versions, err
+}
+
+// Apply makes a machine unless it exists.
+func (h *Host) Apply(ctx context.Context, spec Spec) (Machine, error) {
+	var m Machine
+	return m, h.run(ctx, spec, &m, "apply")
+}
+
+// Get returns a machine. It reports whether there is one.
+func (h *Host) Get(ctx context.Context, name string) (Machine, bool, error) {
+	var all []Machine
+	if err := h.run(ctx, nil, &all, "list", "--output", "json"); err != nil {
+		return Machine{}, false, err
+	}
+	for _, m := range all {
+		if m.Name == name {
+			return m, true, nil
+		}
+	}
+	return Machine{}, false, nil
+}
+
+// Delete ends and removes a machine.
+func (h *Host) Delete(ctx context.Context, name string) error {
+	return h.run(ctx, nil, nil, "delete", name)
+}
+
+// SetEndpoint makes or changes an endpoint.
+func (h *Host) SetEndpoint(ctx context.Context, e Endpoint) (Endpoint, error) {
+	return e, h.run(ctx, e, &e, "endpoint", "set")
+}
+
+// DeleteEndpoint removes an endpoint.
+func (h *Host) DeleteEndpoint(ctx context.Context, name string) error {
+	return h.run(ctx, nil, nil, "endpoint", "delete", name)
+}
+
+// run runs "kindred machine" with a request on its standard input, and decodes its answer.
+func (h *Host) run(ctx context.Context, request, answer any, args ...string) error {
+	cmd := exec.CommandContext(ctx, h.Program, append([]string{"machine", "--machines-dir", h.Root}, args...)...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.Dir = &out, &said, "/"
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
+	if request != nil {
+		text, err := json.Marshal(request)
+		if err != nil {
+			return err
+		}
+		cmd.Stdin = bytes.NewReader(text)
+	}
+	if err := h.inside(cmd.Start); err != nil {
+		return fmt.Errorf("run %s on the host: %w", h.Program, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+	}
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(out.Bytes(), answer); err != nil {
+		return fmt.Errorf("the answer of kindred machine %s: %w", args[0], err)
+	}
+	return nil
+}
+
+// inside calls a function in the host's mount namespace. It has a thread for itself, which ends with it: a thread that has a mount
+// namespace of its own cannot return to the others. A process that the function starts begins in that namespace.
+func (h *Host) inside(do func() error) error {
+	if h.Namespace == nil {
+		return do()
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		done <- h.enter(do)
+	}()
+	return <-done
+}
+
+func (h *Host) enter(do func() error) error {
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Setns(int(h.Namespace.Fd()), unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("enter the mount namespace of the host: %w; the manager needs hostPID and a privileged container", err)
+	}
+	return do()
+}

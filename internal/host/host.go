@@ -1,0 +1,126 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kindred-project/kindred/internal/durable"
+)
+
+// DefaultRoot is the directory of the machines of a host.
+const DefaultRoot = "/var/lib/kindred-machines"
+
+// Host is the directory of machines.
+type Host struct {
+	root string
+}
+
+// Open returns the machines in a directory, which need not exist.
+func Open(root string) (*Host, error) {
+	abs, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("directory of machines %s: %w", root, err)
+	}
+	if filepath.Dir(abs) == "/" {
+		return nil, fmt.Errorf("directory of machines %s: it must be below a directory", abs)
+	}
+	return &Host{abs}, nil
+}
+
+// id identifies the directory on the host: its links, cgroups and rules have it in their names.
+func (h *Host) id() string { return short(h.root) }
+
+// short returns eight hexadecimal digits that stand for a text.
+func short(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:4])
+}
+
+func (h *Host) path(elem ...string) string {
+	return filepath.Join(append([]string{h.root}, elem...)...)
+}
+
+// Programs is the directory with a directory for each version of Kindred, which has the program.
+func (h *Host) Programs() string { return h.path("bin") }
+
+// changing runs a function while no other process changes machines.
+func (h *Host) changing(change func() error) error {
+	if os.Geteuid() != 0 {
+		return errors.New("machines on this host need root")
+	}
+	if err := os.MkdirAll(h.root, 0o711); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(h.path("lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", file.Name(), err)
+	}
+	return change()
+}
+
+// checkName validates the name of a machine or an endpoint: it is a host name, and the name of a directory.
+func checkName(what, name string) error {
+	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+		return fmt.Errorf("name %q of %s: %s", name, what, strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// readJSON decodes a file. It reports whether the file exists.
+func readJSON(file string, into any) (bool, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return false, fmt.Errorf("%s: %w", file, err)
+	}
+	return true, nil
+}
+
+func writeJSON(file string, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o711); err != nil {
+		return err
+	}
+	return durable.WriteFile(file, append(text, '\n'), 0o600)
+}
+
+// entries returns the names in a directory; none if it does not exist.
+func entries(dir string) ([]string, error) {
+	found, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(found))
+	for i, entry := range found {
+		names[i] = entry.Name()
+	}
+	return names, nil
+}

@@ -1,0 +1,226 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kindred-project/kindred/test/servers"
+)
+
+// kindredManagement is a management cluster with Cluster API's core and Kindred's own providers.
+type kindredManagement struct {
+	*management
+	release servers.KindredProvider
+	host    *hostMachines
+	// dir has the kubeconfigs of workload clusters.
+	dir string
+}
+
+// ownVersion is the version of Kubernetes that Kindred reports.
+func ownVersion(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command(binary, "version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field := range strings.FieldsSeq(string(out)) {
+		if version := strings.Trim(field, "(),"); strings.HasPrefix(version, "v1.") {
+			return version
+		}
+	}
+	t.Fatalf("kindred version prints no version of Kubernetes: %s", out)
+	return ""
+}
+
+// newKindredManagement returns a management cluster whose machines are in a directory of their own.
+func newKindredManagement(t *testing.T) *kindredManagement {
+	t.Helper()
+	host := newHostMachines(t)
+	m := newManagementOf(t, "capi")
+	release, err := servers.BuildKindredProvider(t.Context(), "../..", binary, ownVersion(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kindredManagement{m, release, host, t.TempDir()}
+	if r := m.cluster.run("image", "load", release.Image); r.code != 0 {
+		t.Fatal(r.err)
+	}
+	for _, provider := range servers.KindredProviders {
+		components, err := release.Components(provider, map[string]string{"KINDRED_MACHINES_DIR": host.dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		namespace := "kindred-" + provider + "-system"
+		m.input(components, "apply", "--namespace", namespace, "--server-side", "-f", "-")
+		m.kubectl("wait", "--namespace", namespace, "--for=condition=Available", "deployments", "--all", "--timeout", patience.String())
+	}
+	return k
+}
+
+// create creates a Cluster with a number of servers and workers from the release's template.
+func (k *kindredManagement) create(name string, controlPlane, workers int) {
+	k.Helper()
+	manifest, err := k.release.Template("cluster-template.yaml", map[string]string{
+		"CLUSTER_NAME": name, "NAMESPACE": k.namespace, "KUBERNETES_VERSION": k.release.Version,
+		"CONTROL_PLANE_MACHINE_COUNT": strconv.Itoa(controlPlane), "WORKER_MACHINE_COUNT": strconv.Itoa(workers),
+	})
+	if err != nil {
+		k.Fatal(err)
+	}
+	k.apply(manifest)
+}
+
+// inCluster runs kubectl in a workload cluster.
+func (k *kindredManagement) inCluster(name string, args ...string) (string, error) {
+	k.Helper()
+	encoded := k.jsonpath("{.data.value}", "secret", name+"-kubeconfig", "--ignore-not-found")
+	config, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || len(config) == 0 {
+		return "", fmt.Errorf("the cluster has no kubeconfig yet: %w", err)
+	}
+	file := filepath.Join(k.dir, name)
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		return "", err
+	}
+	r := runCommand(exec.Command(binary, append([]string{"kubectl", "--kubeconfig", file}, args...)...), "")
+	if r.code != 0 {
+		return "", fmt.Errorf("%s%s", r.out, r.err)
+	}
+	return r.out, nil
+}
+
+// nodesReady waits until a workload cluster has a number of nodes that are Ready.
+func (k *kindredManagement) nodesReady(name string, nodes int, limit time.Duration) {
+	k.Helper()
+	k.within(limit, "the nodes are Ready", func() error {
+		out, err := k.inCluster(name, "get", "nodes", "--no-headers")
+		if err != nil {
+			return err
+		}
+		if strings.Count(out, " Ready ") != nodes || strings.Count(out, "\n") != nodes {
+			return fmt.Errorf("want %d nodes:\n%s", nodes, out)
+		}
+		return nil
+	})
+}
+
+// loadImages loads the images of the tests in all machines.
+func (k *kindredManagement) loadImages() {
+	k.Helper()
+	for _, m := range k.host.list() {
+		k.host.loadImages(m.Name)
+	}
+}
+
+// TestClusterAPIKindred: Kindred's own providers make a workload cluster of namespaces of this host, with real pods, scale it, replace its
+// machines, and remove it.
+func TestClusterAPIKindred(t *testing.T) {
+	k := newKindredManagement(t)
+	owners := k.watchOwners()
+	began := time.Now()
+	k.create("work", 1, 2)
+	k.nodesReady("work", 3, provisioning)
+	t.Logf("a cluster of 1 + 2 machines has its nodes after %v", time.Since(began).Round(time.Millisecond))
+	k.available("work", 3)
+	t.Logf("the Cluster is Available after %v", time.Since(began).Round(time.Millisecond))
+	owners.good("while it is created")
+
+	k.loadImages()
+	k.runsPods("work")
+	k.kubectl("scale", "machinedeployment", "work", "--replicas=3")
+	k.available("work", 4)
+	k.kubectl("scale", "kindredcontrolplane", "work", "--replicas=3")
+	k.available("work", 6)
+	k.nodesReady("work", 6, provisioning)
+	owners.good("while machines are added")
+
+	k.replaced("work")
+	owners.good("while machines are replaced")
+	k.remediated("work")
+	owners.good("while a dead machine is replaced")
+
+	k.kubectl("scale", "kindredcontrolplane", "work", "--replicas=1")
+	k.available("work", 4)
+	k.nodesReady("work", 4, provisioning)
+	k.goes("work")
+	owners.good("while it is deleted")
+	if left := k.host.list(); len(left) > 0 {
+		t.Errorf("machines that are left: %+v", left)
+	}
+}
+
+// runsPods runs a Deployment in a workload cluster.
+func (k *kindredManagement) runsPods(name string) {
+	k.Helper()
+	for _, args := range [][]string{
+		{"create", "deployment", "web", "--image=" + image, "--replicas=3", "--", "httpd", "-f"},
+		{"rollout", "status", "deployment/web", "--timeout=60s"},
+	} {
+		if _, err := k.inCluster(name, args...); err != nil {
+			k.Fatal(err)
+		}
+	}
+}
+
+// replaced replaces the machines of the control plane, because their configuration changes.
+func (k *kindredManagement) replaced(name string) {
+	k.Helper()
+	before := k.serverNames(name)
+	k.kubectl("patch", "kindredcontrolplane", name, "--type=merge", "-p", `{"spec":{"kindredConfigSpec":{"flags":{"terminated-pod-gc-threshold":"100"}}}}`)
+	k.within(replacing, "all machines of the control plane are others", func() error {
+		now := k.serverNames(name)
+		if len(now) != 3 || slices.ContainsFunc(now, func(m string) bool { return slices.Contains(before, m) }) {
+			return fmt.Errorf("they were %v and are %v", before, now)
+		}
+		return nil
+	})
+	k.available(name, 6)
+	k.nodesReady(name, 6, provisioning)
+}
+
+func (k *kindredManagement) serverNames(name string) []string {
+	k.Helper()
+	return strings.Fields(k.jsonpath("{.items[*].metadata.name}", "machines", "-l", "cluster.x-k8s.io/control-plane,cluster.x-k8s.io/cluster-name="+name))
+}
+
+// healthCheck replaces workers whose node is not Ready.
+const healthCheck = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata: {name: work}
+spec:
+  clusterName: work
+  selector: {matchLabels: {cluster.x-k8s.io/deployment-name: work}}
+  checks: {unhealthyNodeConditions: [{type: Ready, status: Unknown, timeoutSeconds: 10}, {type: Ready, status: "False", timeoutSeconds: 10}]}
+`
+
+// remediated kills the first process of a worker, whose machine a MachineHealthCheck then replaces.
+func (k *kindredManagement) remediated(name string) {
+	k.Helper()
+	k.apply(healthCheck)
+	worker := strings.Fields(k.jsonpath("{.items[*].metadata.name}", "machines", "-l", "cluster.x-k8s.io/deployment-name="+name))[0]
+	id := k.jsonpath("{.spec.providerID}", "machine", worker)
+	if err := syscall.Kill(k.host.get(strings.TrimPrefix(id, "kindred:///")).PID, syscall.SIGKILL); err != nil {
+		k.Fatal(err)
+	}
+	k.within(provisioning, "the dead machine is replaced", func() error {
+		if left := k.kubectl("get", "machine", worker, "--ignore-not-found", "-o", "name"); left != "" {
+			return fmt.Errorf("%s is there", left)
+		}
+		return nil
+	})
+	k.available(name, 6)
+	k.kubectl("delete", "machinehealthcheck", "work")
+}
