@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	bootstrapv1 "github.com/kindred-project/kindred/clusterapi/api/bootstrap/v1alpha1"
@@ -35,6 +36,8 @@ import (
 const (
 	// tokenTTL is how long a machine may take to join.
 	tokenTTL = time.Hour
+	// concurrentConfigs is how many tokens are made at a time.
+	concurrentConfigs = 5
 	// retryPeriod is the delay while the servers of a cluster are awaited.
 	retryPeriod = 2 * time.Second
 )
@@ -53,6 +56,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentConfigs}).
 		For(&bootstrapv1.KindredConfig{}).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster)).

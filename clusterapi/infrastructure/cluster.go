@@ -77,10 +77,11 @@ func (r *ClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manag
 		For(&infrav1.KindredCluster{}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(util.ClusterToInfrastructureMapFunc(ctx, kind, mgr.GetClient(), &infrav1.KindredCluster{}))).
 		Watches(&infrav1.KindredMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofServer)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofServer)).
 		Complete(r)
 }
 
-// ofServer returns the KindredCluster of a machine of a control plane.
+// ofServer returns the KindredCluster of a Machine or KindredMachine of a control plane.
 func (r *ClusterReconciler) ofServer(ctx context.Context, machine client.Object) []ctrl.Request {
 	if !isServer(machine) {
 		return nil
@@ -218,6 +219,13 @@ func (r *ClusterReconciler) servers(ctx context.Context, cluster *clusterv1.Clus
 		if !isServer(&m) || !m.DeletionTimestamp.IsZero() {
 			continue
 		}
+		leaving, err := r.leaves(ctx, m)
+		if err != nil {
+			return nil, false, err
+		}
+		if leaving {
+			continue
+		}
 		for _, a := range m.Status.Addresses {
 			if a.Type == clusterv1.MachineInternalIP {
 				addresses = append(addresses, a.Address)
@@ -238,6 +246,16 @@ func (r *ClusterReconciler) servers(ctx context.Context, cluster *clusterv1.Clus
 		return addresses, true, nil
 	}
 	return accepting, true, nil
+}
+
+// leaves reports whether the Machine of a KindredMachine is being deleted: its node is drained, and its server leaves the cluster, before the
+// KindredMachine is deleted.
+func (r *ClusterReconciler) leaves(ctx context.Context, m infrav1.KindredMachine) (bool, error) {
+	machine, err := util.GetOwnerMachine(ctx, r.Client, m.ObjectMeta)
+	if err != nil || machine == nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return !machine.DeletionTimestamp.IsZero(), nil
 }
 
 // machines returns the KindredMachines of a cluster.

@@ -291,10 +291,18 @@ func TestEndpoint(t *testing.T) {
 	accepting = nil
 	servers("10.192.0.2", "10.192.0.3")
 
+	leaving := machine.DeepCopy()
+	leaving.ResourceVersion, leaving.Name, leaving.UID, leaving.Finalizers = "", "n", "leaving", []string{"kept"}
+	second.OwnerReferences[0].Name = "n"
+	if err := errors.Join(c.Create(t.Context(), leaving), c.Delete(t.Context(), leaving), c.Update(t.Context(), second)); err != nil {
+		t.Fatal(err)
+	}
+	servers("10.192.0.2")
+
 	if err := c.Delete(t.Context(), kc); err != nil {
 		t.Fatal(err)
 	}
-	servers("10.192.0.2", "10.192.0.3") // as long as machines are left
+	servers("10.192.0.2") // as long as machines are left
 	for _, left := range []client.Object{m, second} {
 		left.SetFinalizers(nil)
 		if err := errors.Join(c.Update(t.Context(), left), c.Delete(t.Context(), left)); err != nil {

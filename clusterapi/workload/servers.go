@@ -73,11 +73,11 @@ func (s *Servers) Leave(ctx context.Context, cluster *clusterv1.Cluster, address
 	if err != nil {
 		return err
 	}
-	err = api.CoordinationV1().Leases(leaseNamespace).Delete(ctx, leasePrefix+name, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	// The endpoint may still lead to the server that leaves, which has no store any more.
+	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		err := api.CoordinationV1().Leases(leaseNamespace).Delete(ctx, leasePrefix+name, metav1.DeleteOptions{})
+		return err == nil || apierrors.IsNotFound(err), nil
+	})
 }
 
 // ended waits until nothing accepts connections at an address, for a limited time: what does not answer has ended as well.

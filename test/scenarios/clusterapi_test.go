@@ -363,20 +363,18 @@ func (m *management) previewed(cluster string) []string {
 func (m *management) goes(cluster string) {
 	m.Helper()
 	want, before := m.previewed(cluster), m.members()
-	defer func() {
-		after := m.members()
-		gone := slices.DeleteFunc(before, func(name string) bool {
-			return slices.Contains(after, name) || strings.HasPrefix(name, "clusterresourcesetbinding.")
-		})
-		if diff := cmp.Diff(want, gone); diff != "" {
-			m.Errorf("what went (-preview +deletion):\n%s", diff)
-		}
-	}()
 	m.kubectl("delete", "cluster", cluster, "--wait=false")
 	m.within(provisioning, cluster+" is gone", func() error {
 		left := m.kubectl("get", "cluster-api,secrets,configmaps", "--ignore-not-found", "-o", "name", "-l", "cluster.x-k8s.io/cluster-name="+cluster)
 		if left != "" {
 			return fmt.Errorf("%s", left)
+		}
+		after := m.members()
+		gone := slices.DeleteFunc(slices.Clone(before), func(name string) bool {
+			return slices.Contains(after, name) || strings.HasPrefix(name, "clusterresourcesetbinding.")
+		})
+		if diff := cmp.Diff(want, gone); diff != "" {
+			return fmt.Errorf("what went (-preview +deletion):\n%s", diff)
 		}
 		return nil
 	})
