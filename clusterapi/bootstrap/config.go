@@ -34,9 +34,9 @@ import (
 )
 
 const (
-	// tokenTTL is how long a machine may take to join.
+	// tokenTTL limits the time until a machine joins.
 	tokenTTL = time.Hour
-	// concurrentConfigs is how many tokens are made at a time.
+	// concurrentConfigs limits the tokens that are made at a time.
 	concurrentConfigs = 5
 	// retryPeriod is the delay while the servers of a cluster are awaited.
 	retryPeriod = 2 * time.Second

@@ -6,6 +6,7 @@ package controlplane
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"fmt"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	kubeadmv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
@@ -33,7 +35,7 @@ import (
 )
 
 const (
-	// startPeriod is how often the first server is asked whether it answers, and checkPeriod how often a control plane is, from then on.
+	// startPeriod is the interval of requests to the first server until it answers, and checkPeriod that of requests from then on.
 	startPeriod = 500 * time.Millisecond
 	checkPeriod = 15 * time.Second
 	// renewBefore is the time before the end of the kubeconfig's certificate at which another one is issued.
@@ -266,6 +268,9 @@ func (r *Reconciler) ensureCertificates(ctx context.Context, s *scope) error {
 		return err
 	}
 	for _, c := range certificates {
+		if err := checkKey(c); err != nil {
+			return err
+		}
 		if err := r.own(ctx, c.Secret, owner); err != nil {
 			return err
 		}
@@ -286,6 +291,18 @@ func (r *Reconciler) ensureCertificates(ctx context.Context, s *scope) error {
 		return err
 	}
 	return kubeconfig.RegenerateSecret(ctx, r.Client, existing, algorithm)
+}
+
+// checkKey refuses a user's key that Kindred cannot use.
+func checkKey(c *secret.Certificate) error {
+	key, err := certs.DecodePrivateKeyPEM(c.KeyPair.Key)
+	if err != nil {
+		return fmt.Errorf("the key in the Secret %s: %w", c.Secret.Name, err)
+	}
+	if _, ok := key.(*ecdsa.PrivateKey); !ok {
+		return fmt.Errorf("the key in the Secret %s is a %T, and Kindred needs an ECDSA key", c.Secret.Name, key)
+	}
+	return nil
 }
 
 // own makes the control plane the controller of a Secret, unless the Secret is a user's: those have another type.

@@ -75,7 +75,7 @@ func (s *scope) count() {
 	}
 }
 
-// reportScale tells which machines are added, removed or replaced, and what that waits for.
+// reportScale sets the conditions RollingOut, ScalingUp and ScalingDown, with what they wait for.
 func (s *scope) reportScale() {
 	outdated := 0
 	for _, m := range s.machines {
@@ -105,7 +105,7 @@ func (s *scope) setProgress(kind string, goesOn bool, reason, otherwise, message
 	set(s, kind, metav1.ConditionFalse, otherwise, "")
 }
 
-// reportAvailable tells whether the API answers.
+// reportAvailable sets the conditions Available and Initialized.
 func (s *scope) reportAvailable() {
 	switch {
 	case !s.DeletionTimestamp.IsZero():

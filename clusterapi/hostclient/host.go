@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostclient runs "kindred machine" on the host of the manager, from the manager's container: it enters the mount namespace of the
+// Package hostclient runs "kindred machine" on the host of the manager, from the manager's container: it enters the namespaces of the
 // container runtime, whose processes a Pod with hostPID sees.
 package hostclient
 
@@ -17,7 +17,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 
+	"golang.org/x/mod/semver"
 	"golang.org/x/sys/unix"
 )
 
@@ -70,37 +72,63 @@ type Host struct {
 	Root string
 	// Program is the path of kindred on the host that is run. Install sets it.
 	Program string
-	// Namespace is the mount namespace of the host; nil if this process is in it.
-	Namespace *os.File
+	// container is the program in this container.
+	container string
+	mu        sync.Mutex
+	// installed is set once the host had the same.
+	installed bool
+	// Namespaces are those of the host; nil if this process is in them.
+	Namespaces *Namespaces
 }
 
-// RuntimeNamespace returns the mount namespace of the container runtime, which is the host's. Its shim is the parent of the first process of
-// a container, which this must be. The namespace of the host's first process would do as well, but that may have capabilities that
+// Namespaces are those of the host that a command is run in.
+type Namespaces struct {
+	mount, network *os.File
+}
+
+// RuntimeNamespaces returns the namespaces of the container runtime, which are the host's. Its shim is the parent of the first process of
+// a container, which this must be. Those of the host's first process would do as well, but that may have capabilities that
 // the runtime's processes lack, and is closed to them then (ptrace(2), access mode checking).
-func RuntimeNamespace() (*os.File, error) {
+func RuntimeNamespaces() (*Namespaces, error) {
 	parent := os.Getppid()
 	if parent == 0 {
 		return nil, errors.New("the process that has started this container is not seen; the manager needs hostPID")
 	}
-	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", parent))
-	if err != nil {
-		return nil, fmt.Errorf("the mount namespace of the host: %w; the manager needs hostPID and a privileged container", err)
+	var n Namespaces
+	for name, file := range map[string]**os.File{"mnt": &n.mount, "net": &n.network} {
+		var err error
+		if *file, err = os.Open(fmt.Sprintf("/proc/%d/ns/%s", parent, name)); err != nil {
+			return nil, fmt.Errorf("the namespaces of the host: %w; the manager needs hostPID and a privileged container", err)
+		}
 	}
-	return namespace, nil
+	return &n, nil
 }
 
-// Install copies a program of the container to the host, where it is that of a version, and of the commands that are run from now on.
+// Install copies the program of the container to the host, where it is that of a version, and of the commands that are run from now on.
+// It is installed again if the host loses it, as by "kindred reset" of another cluster.
 func (h *Host) Install(program, version string) error {
-	target := h.program(version)
-	content, err := os.ReadFile(program)
+	h.container, h.Program = program, h.program(version)
+	return h.ensureInstalled()
+}
+
+func (h *Host) ensureInstalled() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err := h.inside(func() error {
+		_, err := os.Stat(h.Program)
+		return err
+	})
+	if err == nil && h.installed || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	content, err := os.ReadFile(h.container)
 	if err != nil {
 		return err
 	}
-	err = h.inside(func() error { return installFile(target, content) })
-	if err != nil {
-		return fmt.Errorf("install kindred %s on the host: %w", version, err)
+	if err := h.inside(func() error { return installFile(h.Program, content) }); err != nil {
+		return fmt.Errorf("install kindred on the host: %w", err)
 	}
-	h.Program = target
+	h.installed = true
 	return nil
 }
 
@@ -126,6 +154,12 @@ func (h *Host) program(version string) string {
 
 // ProgramOf returns the path of kindred in a version. It reports whether the host has it.
 func (h *Host) ProgramOf(version string) (path string, found bool, err error) {
+	if !semver.IsValid(version) {
+		return "", false, nil
+	}
+	if err := h.ensureInstalled(); err != nil {
+		return "", false, err
+	}
 	path = h.program(version)
 	err = h.inside(func() error {
 		_, err := os.Stat(path)
@@ -186,6 +220,9 @@ func (h *Host) DeleteEndpoint(ctx context.Context, name string) error {
 
 // run runs "kindred machine" with a request on its standard input, and decodes its answer.
 func (h *Host) run(ctx context.Context, request, answer any, args ...string) error {
+	if err := h.ensureInstalled(); err != nil {
+		return err
+	}
 	cmd := exec.CommandContext(ctx, h.Program, append([]string{"machine", "--machines-dir", h.Root}, args...)...)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Dir = &out, &said, "/"
@@ -212,10 +249,10 @@ func (h *Host) run(ctx context.Context, request, answer any, args ...string) err
 	return nil
 }
 
-// inside calls a function in the host's mount namespace. It has a thread for itself, which ends with it: a thread that has a mount
-// namespace of its own cannot return to the others. A process that the function starts begins in that namespace.
+// inside calls a function in the namespaces of the host. It has a thread for itself, which ends with it: a thread that has a mount
+// namespace of its own cannot return to the others. A process that the function starts begins in these namespaces.
 func (h *Host) inside(do func() error) error {
-	if h.Namespace == nil {
+	if h.Namespaces == nil {
 		return do()
 	}
 	done := make(chan error)
@@ -230,8 +267,13 @@ func (h *Host) enter(do func() error) error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("unshare: %w", err)
 	}
-	if err := unix.Setns(int(h.Namespace.Fd()), unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("enter the mount namespace of the host: %w; the manager needs hostPID and a privileged container", err)
+	for _, n := range []struct {
+		file *os.File
+		kind int
+	}{{h.Namespaces.network, unix.CLONE_NEWNET}, {h.Namespaces.mount, unix.CLONE_NEWNS}} {
+		if err := unix.Setns(int(n.file.Fd()), n.kind); err != nil {
+			return fmt.Errorf("enter the namespaces of the host: %w; the manager needs hostPID and a privileged container", err)
+		}
 	}
 	return do()
 }

@@ -33,11 +33,11 @@ import (
 )
 
 const (
-	// probePeriod is how often servers are tried, if there are several.
+	// probePeriod is the interval at which servers are tried, if there are several.
 	probePeriod = 5 * time.Second
-	// restorePeriod is how often an endpoint is set that does not change.
+	// restorePeriod is the interval at which an endpoint is set that does not change.
 	restorePeriod = time.Minute
-	// probeLimit is how long a server may take to accept a connection.
+	// probeLimit limits the time until a server accepts a connection.
 	probeLimit = time.Second
 )
 

@@ -36,10 +36,10 @@ import (
 	"github.com/kindred-project/kindred/clusterapi/hostclient"
 )
 
-// checkPeriod is how often the host is asked whether a machine runs. Nothing tells when one is killed.
+// checkPeriod is the interval at which the host is asked about a machine. There are no events when one is killed.
 const checkPeriod = 10 * time.Second
 
-// concurrentMachines is how many machines are made at a time. The host makes one after another; the rest is waiting.
+// concurrentMachines limits the machines that are made at a time. The host makes one after another; the rest is waiting.
 const concurrentMachines = 5
 
 // Host makes machines and endpoints. It is implemented by hostclient.Host.

@@ -47,17 +47,24 @@ func hostOf(cmd *cobra.Command) (*host.Host, error) {
 	return host.Open(dir)
 }
 
+// onHost returns what runs a command on the machines in the directory of the flag.
+func onHost(run func(cmd *cobra.Command, h *host.Host, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		h, err := hostOf(cmd)
+		if err != nil {
+			return err
+		}
+		return run(cmd, h, args)
+	}
+}
+
 func newMachineCreate() *cobra.Command {
 	return &cobra.Command{
 		Use:     "create NAME -- COMMAND [FLAG...]",
 		Short:   "Make a machine that runs this program with the given command",
 		Example: "  kindred machine create one -- up --server\n  kindred machine create two -- join https://10.192.0.2:6443 --token ... --ca-hash ...",
 		Args:    cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			h, err := hostOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: onHost(func(cmd *cobra.Command, h *host.Host, args []string) error {
 			program, err := os.Executable()
 			if err != nil {
 				return err
@@ -69,7 +76,7 @@ func newMachineCreate() *cobra.Command {
 			printf(cmd, "machine %s has the address %s\n", m.Name, m.Address.Addr())
 			printf(cmd, "its log is %s, its data directory %s\n", h.Log(m.Name), h.DataDir(m.Name))
 			return nil
-		},
+		}),
 	}
 }
 
@@ -84,13 +91,9 @@ func newMachineApply() *cobra.Command {
 		Use:   "apply",
 		Short: "Make a machine as described on standard input, in JSON, unless it exists",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: onHost(func(cmd *cobra.Command, h *host.Host, _ []string) error {
 			var request machineRequest
 			if err := readRequest(cmd, &request); err != nil {
-				return err
-			}
-			h, err := hostOf(cmd)
-			if err != nil {
 				return err
 			}
 			m, err := h.Apply(cmd.Context(), request.Spec, request.Files)
@@ -98,7 +101,7 @@ func newMachineApply() *cobra.Command {
 				return err
 			}
 			return printJSON(cmd, m)
-		},
+		}),
 	}
 }
 
@@ -121,12 +124,8 @@ func newMachineList() *cobra.Command {
 		Use:   "list",
 		Short: "List the machines of this host",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: onHost(func(cmd *cobra.Command, h *host.Host, _ []string) error {
 			asJSON, err := wantsJSON(output)
-			if err != nil {
-				return err
-			}
-			h, err := hostOf(cmd)
 			if err != nil {
 				return err
 			}
@@ -139,7 +138,7 @@ func newMachineList() *cobra.Command {
 			}
 			printMachines(cmd, machines)
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json instead of a table")
 	return cmd
@@ -160,18 +159,14 @@ func newMachineDelete() *cobra.Command {
 		Use:   "delete NAME...",
 		Short: "End machines and remove them with their data",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			h, err := hostOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: onHost(func(cmd *cobra.Command, h *host.Host, args []string) error {
 			for _, name := range args {
 				if err := h.Delete(cmd.Context(), name); err != nil {
 					return err
 				}
 			}
 			return nil
-		},
+		}),
 	}
 }
 
@@ -181,11 +176,7 @@ func newMachineExec() *cobra.Command {
 		Short:   "Run a command in a machine, or a shell",
 		Example: "  kindred machine exec one -- kindred kubectl get nodes",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			h, err := hostOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: onHost(func(cmd *cobra.Command, h *host.Host, args []string) error {
 			m, found, err := h.Get(args[0])
 			switch {
 			case err != nil:
@@ -196,7 +187,7 @@ func newMachineExec() *cobra.Command {
 				return fmt.Errorf("machine %s does not run (%s)", m.Name, m.Phase)
 			}
 			return enter(m, args[1:])
-		},
+		}),
 	}
 }
 
@@ -223,21 +214,17 @@ func newEndpointSet() *cobra.Command {
 		Use:   "set",
 		Short: "Make or change an endpoint as described on standard input, in JSON",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: onHost(func(cmd *cobra.Command, h *host.Host, _ []string) error {
 			var endpoint host.Endpoint
 			if err := readRequest(cmd, &endpoint); err != nil {
 				return err
 			}
-			h, err := hostOf(cmd)
-			if err != nil {
-				return err
-			}
-			endpoint, err = h.SetEndpoint(cmd.Context(), endpoint)
+			endpoint, err := h.SetEndpoint(cmd.Context(), endpoint)
 			if err != nil {
 				return err
 			}
 			return printJSON(cmd, endpoint)
-		},
+		}),
 	}
 }
 
@@ -246,13 +233,9 @@ func newEndpointDelete() *cobra.Command {
 		Use:   "delete NAME",
 		Short: "Remove an endpoint",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			h, err := hostOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: onHost(func(cmd *cobra.Command, h *host.Host, args []string) error {
 			return h.DeleteEndpoint(cmd.Context(), args[0])
-		},
+		}),
 	}
 }
 
@@ -261,11 +244,7 @@ func newMachineInstall() *cobra.Command {
 		Use:   "install VERSION",
 		Short: "Keep this program as the one of machines of a version, and print its path",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			h, err := hostOf(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: onHost(func(cmd *cobra.Command, h *host.Host, args []string) error {
 			program, err := os.Executable()
 			if err != nil {
 				return err
@@ -276,7 +255,7 @@ func newMachineInstall() *cobra.Command {
 			}
 			printf(cmd, "%s\n", path)
 			return nil
-		},
+		}),
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -238,13 +237,4 @@ func (h *Host) setAddresses(n network, endpoints []Endpoint) error {
 		}
 	}
 	return nil
-}
-
-// InstallProgram copies a program to that of a version, and returns its path. Machines that run it keep the file that they have.
-func (h *Host) InstallProgram(version, program string) (string, error) {
-	target := filepath.Join(h.Programs(), version, "kindred")
-	if same, err := sameContent(target, program); same || err != nil {
-		return target, err
-	}
-	return target, copyFile(program, target)
 }

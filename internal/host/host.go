@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kindred-project/kindred/internal/durable"
 )
@@ -53,8 +54,22 @@ func (h *Host) path(elem ...string) string {
 	return filepath.Join(append([]string{h.root}, elem...)...)
 }
 
-// Programs is the directory with a directory for each version of Kindred, which has the program.
-func (h *Host) Programs() string { return h.path("bin") }
+// InstallProgram copies a program to that of a version of Kubernetes, such as v1.37.1, and returns its path. Machines that run
+// the program keep the file that they have.
+func (h *Host) InstallProgram(of, program string) (path string, err error) {
+	if _, err := version.ParseSemantic(of); err != nil || !strings.HasPrefix(of, "v") {
+		return "", fmt.Errorf("%q is no version such as v1.37.1", of)
+	}
+	path = h.path("bin", of, "kindred")
+	err = h.changing(func() error {
+		same, err := sameContent(path, program)
+		if same || err != nil {
+			return err
+		}
+		return copyFile(program, path)
+	})
+	return path, err
+}
 
 // changing runs a function while no other process changes machines.
 func (h *Host) changing(change func() error) error {

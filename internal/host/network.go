@@ -245,11 +245,15 @@ func (h *Host) resetNetwork(ctx context.Context, owner string, last bool) error 
 	}
 	var n network
 	found, err := readJSON(h.path("network.json"), &n)
-	if err != nil || !found {
+	switch {
+	case err != nil:
 		return err
-	}
-	if !last {
+	case last && found:
+		return errors.Join(h.removeRules(ctx), removeLink(h.bridge()), os.RemoveAll(h.root))
+	case last:
+		return os.RemoveAll(h.root)
+	case found:
 		return h.writeRules(ctx, n)
 	}
-	return errors.Join(h.removeRules(ctx), removeLink(h.bridge()), os.RemoveAll(h.root))
+	return nil
 }

@@ -90,11 +90,8 @@ func bootID() (string, error) {
 func (h *Host) start(ctx context.Context, n network, m Machine) (Machine, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	var err error
-	if m.Boot, err = bootID(); err != nil {
-		return m, err
-	}
-	if err := h.write(m); err != nil {
+	boot, err := bootID()
+	if err != nil {
 		return m, err
 	}
 	first, err := h.spawn(m)
@@ -106,6 +103,10 @@ func (h *Host) start(ctx context.Context, n network, m Machine) (Machine, error)
 	}
 	if err := first.goOn(ctx); err != nil {
 		return m, errors.Join(fmt.Errorf("machine %s: %w", m.Name, err), first.abandon())
+	}
+	m.Boot = boot // from now on it is Dead if it does not run
+	if err := h.write(m); err != nil {
+		return m, err
 	}
 	m.Phase, m.PID = Running, first.pid
 	return m, nil

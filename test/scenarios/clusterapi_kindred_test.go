@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kindred-project/kindred/test/servers"
 )
 
@@ -48,11 +50,17 @@ func ownVersion(t *testing.T) string {
 func newKindredManagement(t *testing.T) *kindredManagement {
 	t.Helper()
 	host := newHostMachines(t)
-	m := newManagementOf(t, "capi")
 	release, err := servers.BuildKindredProvider(t.Context(), "../..", binary, ownVersion(t), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newKindredManagementOn(t, host, release)
+}
+
+// newKindredManagementOn is newKindredManagement for machines in a directory that other management clusters may use as well.
+func newKindredManagementOn(t *testing.T, host *hostMachines, release servers.KindredProvider) *kindredManagement {
+	t.Helper()
+	m := newManagementOf(t, "capi")
 	k := &kindredManagement{m, release, host, t.TempDir()}
 	if r := m.cluster.run("image", "load", release.Image); r.code != 0 {
 		t.Fatal(r.err)
@@ -243,4 +251,39 @@ func (k *kindredManagement) remediated(name string) {
 	})
 	k.available(name, 6)
 	k.kubectl("delete", "machinehealthcheck", "work")
+}
+
+// TestClusterAPIKindredMove: a cluster of machines of this host moves to another management cluster on it, which scales it and deletes it. Its
+// machines run on meanwhile, and stay when the first management cluster is reset.
+func TestClusterAPIKindredMove(t *testing.T) {
+	from := newKindredManagement(t)
+	to := newKindredManagementOn(t, from.host, from.release)
+	from.create("work", 1, 1)
+	from.available("work", 2)
+	before, machines := from.members(), from.host.list()
+	if r := from.kindred("move", "--to", to.cluster.kubeconfig(), "cluster/work", "--yes"); r.code != 0 {
+		t.Fatalf("move: %d, %s%s", r.code, r.out, r.err)
+	}
+	to.namespace = from.namespace
+	from.hasNothing("after kindred move")
+	if diff := cmp.Diff(before, to.members()); diff != "" {
+		t.Errorf("what has moved (-source +target):\n%s", diff)
+	}
+	to.available("work", 2)
+	to.finds()
+	for i, m := range to.host.list() {
+		if was := machines[i]; m.Name != was.Name || m.PID != was.PID || m.Phase != "Running" || m.Owner == was.Owner {
+			t.Errorf("machine %+v was %+v", m, was)
+		}
+	}
+	from.cluster.terminate(t)
+	if r := from.cluster.run("reset", "--machines-dir", from.host.dir); r.code != 0 || strings.Contains(r.out, "removed machine") {
+		t.Errorf("reset of the first management cluster: %d\n%s%s", r.code, r.out, r.err)
+	}
+	to.kubectl("scale", "machinedeployment", "work", "--replicas=2")
+	to.available("work", 3)
+	to.goes("work")
+	if left := to.host.list(); len(left) > 0 {
+		t.Errorf("machines that are left: %+v", left)
+	}
 }

@@ -171,7 +171,7 @@ func (o options) registerInfrastructure(ctx context.Context, mgr ctrl.Manager, c
 	}
 	host := &hostclient.Host{Root: o.hostAt}
 	if o.inContainer {
-		if host.Namespace, err = hostclient.RuntimeNamespace(); err != nil {
+		if host.Namespaces, err = hostclient.RuntimeNamespaces(); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ type KindredControlPlaneSpec struct {
 	Version string `json:"version"`
 	// machineTemplate describes the machines.
 	MachineTemplate KindredControlPlaneMachineTemplate `json:"machineTemplate"`
-	// kindredConfigSpec is how Kindred runs on them. Its role is set by the controller.
+	// kindredConfigSpec configures Kindred on them. Its role is set by the controller.
 	// +optional
 	KindredConfigSpec bootstrapv1.KindredConfigSpec `json:"kindredConfigSpec,omitempty,omitzero"`
 	// rollout configures when machines are replaced.
@@ -219,7 +219,7 @@ type KindredControlPlaneTemplateResource struct {
 // KindredControlPlaneTemplateResourceSpec has the fields of a KindredControlPlane that a ClusterClass may set: the others are the
 // topology's.
 type KindredControlPlaneTemplateResourceSpec struct {
-	// kindredConfigSpec is how Kindred runs on the machines.
+	// kindredConfigSpec configures Kindred on the machines.
 	// +optional
 	KindredConfigSpec bootstrapv1.KindredConfigSpec `json:"kindredConfigSpec,omitempty,omitzero"`
 	// rollout configures when machines are replaced.
