@@ -33,7 +33,7 @@ RACE := ./internal/apiserver/inprocess/... ./internal/admission/... ./internal/a
 	./internal/containerd/... ./internal/datadir/... ./internal/ingress/... ./internal/network/... ./internal/node/... ./internal/ownership/... ./internal/scheduler/...
 
 .DEFAULT_GOAL := help
-.PHONY: help up deps test-deps build lint unit scenarios kindredtest smoke attack attack-quick test crash bench bench-quick parity upstream runtimes vm sidecars capi capi-release conformance gateway-conformance policy-conformance clients faults fuzz generate clean
+.PHONY: help up deps test-deps build lint lint-suites unit scenarios kindredtest smoke attack attack-quick test crash bench bench-quick parity upstream runtimes vm sidecars capi capi-release conformance gateway-conformance policy-conformance clients faults fuzz generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,10 +62,22 @@ test-deps: deps ## install the Debian packages that the tests need as well
 build: ## build bin/kindred
 	@echo "build $(BIN)"; go build -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/kindred
 
+# Modules of CI, and those of suites that run on request: their targets check them, because their dependencies take minutes to compile.
+MODULES := clusterapi kindredtest test/conformance test/policyoracle
+SUITE_MODULES := test/clients test/gateway test/policyconformance test/servers/adapter
+
+# check runs go vet in modules ($(1)), and staticcheck ($(2)).
+define check
+	@echo "go vet:" $(1); for m in $(1); do (cd $$m && go vet ./...) || exit 1; done
+	@echo "staticcheck:" $(2); for m in $(2); do (cd $$m && go run $(STATICCHECK) ./...) || exit 1; done
+endef
+
 lint: ## gofmt, go vet and staticcheck
 	@echo "gofmt"; unformatted=$$(git ls-files '*.go' | xargs gofmt -l); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
-	@echo "go vet"; go vet ./... && for m in clusterapi kindredtest test/clients test/conformance test/gateway test/policyconformance test/policyoracle test/servers/adapter; do (cd $$m && go vet ./...) || exit 1; done
-	@echo "staticcheck"; go run $(STATICCHECK) ./... && for m in clusterapi kindredtest test/conformance test/gateway test/policyconformance test/policyoracle; do (cd $$m && go run $(STATICCHECK) ./...) || exit 1; done
+	$(call check,. $(MODULES),. $(MODULES))
+
+lint-suites: ## go vet and staticcheck of the modules of the long suites
+	$(call check,$(SUITE_MODULES),test/gateway test/policyconformance)
 
 unit: test-deps ## run the unit tests, concurrent packages with the race detector
 	@echo "unit tests with the race detector"; CGO_ENABLED=1 go test -race $(RACE)
@@ -107,10 +119,10 @@ conformance: test-deps build ## run upstream's conformance specs (SUITE, FOCUS, 
 	@cd test/conformance && go run . -suite $${SUITE:-cluster} -focus "$$FOCUS" -skip "$$SKIP" -nodes $${NODES:-4} -repeat $${REPEAT:-1} \
 		-against $${AGAINST:-kindred} -runtime $${RUNTIME:-built} $(ARGS)
 
-gateway-conformance: test-deps build ## run the conformance suite of the Gateway API, and write its report (GATEWAY_TEST=HTTPRouteWeight)
+gateway-conformance: test-deps build lint-suites ## run the conformance suite of the Gateway API, and write its report (GATEWAY_TEST=HTTPRouteWeight)
 	@cd test/gateway && KINDRED_BIN=$(CURDIR)/bin/kindred GATEWAY_REPORT=$$(test -n "$$GATEWAY_TEST" || echo $(CURDIR)/docs/gateway-conformance.yaml) go test -count=1 -timeout 40m .
 
-policy-conformance: test-deps build ## run the conformance suite of ClusterNetworkPolicies, and write its report
+policy-conformance: test-deps build lint-suites ## run the conformance suite of ClusterNetworkPolicies, and write its report
 	@cd test/policyconformance && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -v . \
 		-version $$(git rev-parse HEAD) -report $(CURDIR)/docs/policy-conformance.yaml
 
@@ -153,7 +165,7 @@ capi-release: build ## write a repository for clusterctl with Kindred's provider
 # kubectl of the served minor version and of the two before it.
 KUBECTL_MODULES := v1.35.mod v1.36.mod go.mod
 
-clients: test-deps build ## test the binary with Helm, Kustomize, controller-runtime's tests, client-go's examples and three kubectl
+clients: test-deps build lint-suites ## test the binary with Helm, Kustomize, controller-runtime's tests, client-go's examples and three kubectl
 	@cd test/clients && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m .
 	@for m in $(KUBECTL_MODULES); do \
 		kubectl=$(CURDIR)/test/clients/bin/kubectl-$${m%.mod}; echo "scenarios with kubectl of $$m"; \

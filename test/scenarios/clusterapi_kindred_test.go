@@ -80,7 +80,13 @@ func newKindredManagementOn(t *testing.T, host *hostMachines, release servers.Ki
 // create creates a Cluster with a number of servers and workers from the release's template.
 func (k *kindredManagement) create(name string, controlPlane, workers int) {
 	k.Helper()
-	manifest, err := k.release.Template("cluster-template.yaml", map[string]string{
+	k.createFrom("cluster-template.yaml", name, controlPlane, workers)
+}
+
+// createFrom creates a Cluster from a template of the release.
+func (k *kindredManagement) createFrom(template, name string, controlPlane, workers int) {
+	k.Helper()
+	manifest, err := k.release.Template(template, map[string]string{
 		"CLUSTER_NAME": name, "NAMESPACE": k.namespace, "KUBERNETES_VERSION": k.release.Version,
 		"CONTROL_PLANE_MACHINE_COUNT": strconv.Itoa(controlPlane), "WORKER_MACHINE_COUNT": strconv.Itoa(workers),
 	})
@@ -284,6 +290,33 @@ func TestClusterAPIKindredMove(t *testing.T) {
 	to.available("work", 3)
 	to.goes("work")
 	if left := to.host.list(); len(left) > 0 {
+		t.Errorf("machines that are left: %+v", left)
+	}
+}
+
+// TestClusterAPIKindredTopology: the same for a Cluster that is made from the release's ClusterClass.
+func TestClusterAPIKindredTopology(t *testing.T) {
+	k := newKindredManagement(t)
+	owners := k.watchOwners()
+	class, err := k.release.Template("clusterclass-kindred.yaml", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.apply(class)
+	k.createFrom("cluster-template-topology.yaml", "work", 1, 1)
+	k.available("work", 2)
+	owners.good("while it is created")
+	k.kubectl("patch", "cluster", "work", "--type=json", "-p", `[{"op":"replace","path":"/spec/topology/workers/machineDeployments/0/replicas","value":2}]`)
+	k.available("work", 3)
+	k.nodesReady("work", 3, provisioning)
+	k.kubectl("patch", "kindredmachinetemplate", "kindred-worker", "--type=merge", "--dry-run=server", "-p", `{"metadata":{"labels":{"a":"b"}}}`)
+	r := k.try("patch", "kindredmachinetemplate", "kindred-worker", "--type=merge", "-p", `{"spec":{"template":{"spec":{"memory":"1Gi"}}}}`)
+	if r.code == 0 || !strings.Contains(r.err, "the spec of a template cannot be changed") {
+		t.Errorf("a template that is changed: %d, %s%s", r.code, r.out, r.err)
+	}
+	k.goes("work")
+	owners.good("while it is deleted")
+	if left := k.host.list(); len(left) > 0 {
 		t.Errorf("machines that are left: %+v", left)
 	}
 }

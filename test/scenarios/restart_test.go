@@ -6,6 +6,7 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"os/signal"
 	"sync"
 	"testing"
 	"time"
@@ -139,6 +140,9 @@ func TestInterruptedStart(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	// If this process ignores SIGINT, as a background job of a script does, so would the next one until it handles signals.
+	_, restore := signal.NotifyContext(t.Context(), interrupt)
+	defer restore()
 	for _, after := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond} {
 		c.up, err = startProcess(c.command("up", "--data-dir", c.dir, "--secure-port", "0", "--no-node", "--simulated-nodes", "1"))
 		if err != nil {
