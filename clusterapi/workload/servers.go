@@ -54,7 +54,7 @@ const (
 // etcdPort is the port of the members of etcd for clients.
 const etcdPort = "2379"
 
-// endLimit is how long the etcd of a server may take to end after its removal.
+// endLimit limits the wait for the end of a server's etcd after its removal.
 const endLimit = 5 * time.Second
 
 // Leave removes the server at an address from the cluster, as "kindred server remove" does: its member from etcd, and its Lease.

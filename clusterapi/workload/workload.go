@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// requestLimit is how long a request to a cluster may take, so that one that does not answer delays no other.
+// requestLimit limits each request to a cluster, so that one that does not answer delays no other.
 const requestLimit = 10 * time.Second
 
 // Client returns a client of a cluster, with the kubeconfig in its Secret.

@@ -21,7 +21,7 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// emptyLimit is how long the kernel may take until a cgroup is empty whose processes were killed.
+// emptyLimit limits the wait until a cgroup is empty whose processes were killed.
 const emptyLimit = 10 * time.Second
 
 // hierarchy is a hierarchy of cgroups, as a line of /proc/self/cgroup names it (cgroups(7)).

@@ -25,7 +25,7 @@ type Spec struct {
 	// Program is the path of Kindred, and Args are its arguments.
 	Program string   `json:"program"`
 	Args    []string `json:"args"`
-	// Memory is how many bytes the machine may use; 0 is no limit.
+	// Memory limits the machine's memory, in bytes; 0 is no limit.
 	Memory int64 `json:"memory,omitempty"`
 }
 
@@ -38,7 +38,7 @@ type File struct {
 	Content []byte `json:"content"`
 }
 
-// Phase is whether a machine runs.
+// Phase is the state of a machine.
 type Phase string
 
 const (

@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// startLimit is how long a machine may take to set itself up, which does not include Kindred's start.
+	// startLimit limits the time in which a machine sets itself up, which does not include Kindred's start.
 	startLimit = 20 * time.Second
-	// endLimit is how long the kernel may take to end all processes of a machine.
+	// endLimit limits the time in which the kernel ends all processes of a machine.
 	endLimit = 20 * time.Second
 	// logLimit is the size from which a log is replaced when the machine starts.
 	logLimit = 16 << 20
