@@ -24,6 +24,7 @@ import (
 func newInstall(version string) *cobra.Command {
 	options := kindred.Options{Audit: kindred.NewAuditOptions()}
 	var noStart bool
+	var release string
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Run a cluster as a service of systemd, from boot on",
@@ -41,11 +42,14 @@ Repeat the command to change flags. "kindred uninstall" removes the unit.`,
 				return err
 			}
 			options.DataDir, options.Version = layout.Root, version
+			if _, err := openClusterAPI(cmd, release); err != nil {
+				return err
+			}
 			return install(cmd, layout, options, !noStart)
 		},
 	}
 	cmd.AddCommand(newInstallJoin(version))
-	sections := upFlags(&options)
+	sections := upFlags(&options, &release)
 	sections.FlagSet("service").BoolVar(&noStart, noStartFlag, false, "start the cluster at the next boot, not now")
 	inSections(cmd, sections)
 	return cmd

@@ -87,7 +87,7 @@ func TestFlagsOf(t *testing.T) {
 	parse := func(args []string) (kindred.Options, *pflag.FlagSet) {
 		options := kindred.Options{Audit: kindred.NewAuditOptions()}
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		for _, set := range upFlags(&options).FlagSets {
+		for _, set := range upFlags(&options, new(string)).FlagSets {
 			flags.AddFlagSet(set)
 		}
 		if err := flags.Parse(args); err != nil {

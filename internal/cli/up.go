@@ -20,11 +20,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred"
+	"github.com/kindred-project/kindred/internal/datadir"
 	"github.com/kindred-project/kindred/internal/systemd"
 )
 
 func newUp(version string) *cobra.Command {
 	options := kindred.Options{Audit: kindred.NewAuditOptions()}
+	var release string
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a cluster in the foreground",
@@ -40,17 +42,22 @@ started again without disturbing them. "kindred reset" removes everything.`,
 				return err
 			}
 			options.DataDir, options.Version, options.Flags = layout.Root, version, flagValues(cmd)
-			return up(cmd, options)
+			clusterAPI, err := openClusterAPI(cmd, release)
+			if err != nil {
+				return err
+			}
+			return up(cmd, options, layout, clusterAPI)
 		},
 	}
-	inSections(cmd, upFlags(&options))
+	inSections(cmd, upFlags(&options, &release))
 	return cmd
 }
 
-// upFlags returns the flags of "kindred up", which set options.
-func upFlags(options *kindred.Options) *cliflag.NamedFlagSets {
+// upFlags returns the flags of "kindred up", which set options and the directory of a release of Cluster API.
+func upFlags(options *kindred.Options, release *string) *cliflag.NamedFlagSets {
 	sections := &cliflag.NamedFlagSets{}
 	addClusterFlags(sections.FlagSet("cluster"), options)
+	sections.FlagSet("cluster").StringVar(release, "cluster-api", "", "directory with a release of Cluster API, as \"make capi-release\" writes it, that is installed in the cluster: its core, and Kindred's providers")
 	addAuthenticationFlags(sections.FlagSet("authentication"), &options.Authentication)
 	addAuthorizationFlags(sections.FlagSet("authorization"), &options.Authorization)
 	addAuditFlags(sections.FlagSet("audit"), options.Audit)
@@ -171,7 +178,7 @@ func inSections(cmd *cobra.Command, sections *cliflag.NamedFlagSets) {
 }
 
 // up runs a cluster until a signal or a failure.
-func up(cmd *cobra.Command, options kindred.Options) error {
+func up(cmd *cobra.Command, options kindred.Options, layout datadir.Layout, clusterAPI *clusterAPI) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // A second signal ends the process at once.
@@ -206,6 +213,7 @@ func up(cmd *cobra.Command, options kindred.Options) error {
 	printf(cmd, "export KUBECONFIG=%s\n", cluster.Kubeconfig())
 	notify(cmd, notifier, systemd.Ready+"\n"+systemd.Status("API at "+cluster.Server()))
 	go paceGC(ctx, clock.RealClock{})
+	go clusterAPI.keep(ctx, cluster, layout)
 	settled := clock.RealClock{}.After(settling)
 	for {
 		select {

@@ -24,7 +24,7 @@ import (
 // kindredManagement is a management cluster with Cluster API's core and Kindred's own providers.
 type kindredManagement struct {
 	*management
-	release servers.KindredProvider
+	release servers.KindredRelease
 	host    *hostMachines
 	// dir has the kubeconfigs of workload clusters.
 	dir string
@@ -50,7 +50,7 @@ func ownVersion(t *testing.T) string {
 func newKindredManagement(t *testing.T) *kindredManagement {
 	t.Helper()
 	host := newHostMachines(t)
-	release, err := servers.BuildKindredProvider(t.Context(), "../..", binary, ownVersion(t), t.TempDir())
+	release, err := servers.BuildKindredRelease(t.Context(), "../..", binary, ownVersion(t), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,42 +58,33 @@ func newKindredManagement(t *testing.T) *kindredManagement {
 }
 
 // newKindredManagementOn is newKindredManagement for machines in a directory that other management clusters may use as well.
-func newKindredManagementOn(t *testing.T, host *hostMachines, release servers.KindredProvider) *kindredManagement {
+func newKindredManagementOn(t *testing.T, host *hostMachines, release servers.KindredRelease) *kindredManagement {
 	t.Helper()
-	m := newManagementOf(t, "capi")
-	k := &kindredManagement{m, release, host, t.TempDir()}
-	if r := m.cluster.run("image", "load", release.Image); r.code != 0 {
-		t.Fatal(r.err)
-	}
-	for _, provider := range servers.KindredProviders {
-		components, err := release.Components(provider, map[string]string{"KINDRED_MACHINES_DIR": host.dir})
-		if err != nil {
-			t.Fatal(err)
+	needsClusterAPI(t)
+	t.Setenv("KINDRED_MACHINES_DIR", host.dir)
+	cluster := ownClusterWithNode(t, "--cluster-api", release.Dir)
+	m := &management{newSession(t, cluster), servers.ClusterAPI{Clusterctl: release.Clusterctl}}
+	m.within(provisioning, "Cluster API is ready", func() error {
+		if printed := cluster.up.out.String(); !strings.Contains(printed, "Cluster API is ready after") {
+			return fmt.Errorf("kindred up printed:\n%s", printed)
 		}
-		namespace := "kindred-" + provider + "-system"
-		m.input(components, "apply", "--namespace", namespace, "--server-side", "-f", "-")
-		m.kubectl("wait", "--namespace", namespace, "--for=condition=Available", "deployments", "--all", "--timeout", patience.String())
-	}
-	return k
+		return nil
+	})
+	return &kindredManagement{m, release, host, t.TempDir()}
 }
 
 // create creates a Cluster with a number of servers and workers from the release's template.
 func (k *kindredManagement) create(name string, controlPlane, workers int) {
 	k.Helper()
-	k.createFrom("cluster-template.yaml", name, controlPlane, workers)
+	k.createFrom("", name, controlPlane, workers)
 }
 
-// createFrom creates a Cluster from a template of the release.
-func (k *kindredManagement) createFrom(template, name string, controlPlane, workers int) {
+// createFrom creates a Cluster from a flavor of the release's template; "" is the default one.
+func (k *kindredManagement) createFrom(flavor, name string, controlPlane, workers int) {
 	k.Helper()
-	manifest, err := k.release.Template(template, map[string]string{
-		"CLUSTER_NAME": name, "NAMESPACE": k.namespace, "KUBERNETES_VERSION": k.release.Version,
-		"CONTROL_PLANE_MACHINE_COUNT": strconv.Itoa(controlPlane), "WORKER_MACHINE_COUNT": strconv.Itoa(workers),
-	})
-	if err != nil {
-		k.Fatal(err)
-	}
-	k.apply(manifest)
+	k.apply(k.clusterctl("generate", "cluster", name, "--config", k.release.Config, "--kubeconfig", k.cluster.kubeconfig(), "--infrastructure", "kindred",
+		"--flavor", flavor, "--target-namespace", k.namespace, "--kubernetes-version", k.release.Version,
+		"--control-plane-machine-count", strconv.Itoa(controlPlane), "--worker-machine-count", strconv.Itoa(workers)))
 }
 
 // inCluster runs kubectl in a workload cluster.
@@ -298,12 +289,7 @@ func TestClusterAPIKindredMove(t *testing.T) {
 func TestClusterAPIKindredTopology(t *testing.T) {
 	k := newKindredManagement(t)
 	owners := k.watchOwners()
-	class, err := k.release.Template("clusterclass-kindred.yaml", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.apply(class)
-	k.createFrom("cluster-template-topology.yaml", "work", 1, 1)
+	k.createFrom("topology", "work", 1, 1)
 	k.available("work", 2)
 	owners.good("while it is created")
 	k.kubectl("patch", "cluster", "work", "--type=json", "-p", `[{"op":"replace","path":"/spec/topology/workers/machineDeployments/0/replicas","value":2}]`)
@@ -314,9 +300,73 @@ func TestClusterAPIKindredTopology(t *testing.T) {
 	if r.code == 0 || !strings.Contains(r.err, "the spec of a template cannot be changed") {
 		t.Errorf("a template that is changed: %d, %s%s", r.code, r.out, r.err)
 	}
-	k.goes("work")
+	k.upgraded("work", 3)
+	owners.good("while it is upgraded")
+	k.explained("work")
 	owners.good("while it is deleted")
 	if left := k.host.list(); len(left) > 0 {
 		t.Errorf("machines that are left: %+v", left)
+	}
+}
+
+// nextKubernetes is a version of Kubernetes that another build of Kindred reports.
+const nextKubernetes = "v1.38.0"
+
+// upgraded upgrades a Cluster to the version of another build, which replaces its machines: first the servers, then the workers.
+func (k *kindredManagement) upgraded(name string, machines int) {
+	k.Helper()
+	upgrade := func() {
+		k.kubectl("patch", "cluster", name, "--type=merge", "-p", `{"spec":{"topology":{"version":"`+nextKubernetes+`"}}}`)
+	}
+	upgrade()
+	missing := "the host has no Kindred of version \"" + nextKubernetes + "\""
+	k.within(provisioning, "a machine says that the version is missing", func() error {
+		if said := k.jsonpath("{.items[*].status.conditions[*].message}", "kindredmachines"); !strings.Contains(said, missing) {
+			return fmt.Errorf("the conditions say %q", said)
+		}
+		return nil
+	})
+	if out, err := exec.Command(buildWith(k.T, "KUBERNETES_VERSION="+nextKubernetes), "machine", "install", nextKubernetes, "--machines-dir", k.host.dir).CombinedOutput(); err != nil {
+		k.Fatalf("machine install: %v: %s", err, out)
+	}
+	want := strings.TrimSpace(strings.Repeat(nextKubernetes+" ", machines))
+	k.within(replacing, "all nodes have the other version", func() error {
+		if versions := k.jsonpath("{.items[*].spec.version}", "machines"); versions != want {
+			return fmt.Errorf("the machines have the versions %s", versions)
+		}
+		versions, err := k.inCluster(name, "get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}")
+		if err != nil || versions != want {
+			return fmt.Errorf("the nodes have the versions %s, %v", versions, err)
+		}
+		return nil
+	})
+	k.available(name, machines)
+}
+
+// explained deletes a Cluster, and lets "kindred why" explain each of its objects before that and afterwards.
+func (k *kindredManagement) explained(name string) {
+	k.Helper()
+	var parts []string
+	for _, kind := range []string{"machine", "kindredmachine", "kindredconfig", "machineset", "kindredcontrolplane", "kindredcluster"} {
+		names := strings.Fields(k.jsonpath("{.items[*].metadata.name}", kind))
+		if len(names) == 0 {
+			k.Fatalf("the cluster has no %s", kind)
+		}
+		for _, n := range names {
+			parts = append(parts, kind+"/"+n)
+		}
+	}
+	explain := func(part, want string) {
+		k.Helper()
+		if r := k.kindred("why", part); r.code != 0 || !strings.Contains(strings.Join(strings.Fields(r.out), " "), want) {
+			k.Errorf("why %s: %d, want %q in\n%s%s", part, r.code, want, r.out, r.err)
+		}
+	}
+	for _, part := range parts {
+		explain(part, "exists")
+	}
+	k.goes(name)
+	for _, part := range parts {
+		explain(part, "Cluster "+k.namespace+"/"+name+" was deleted")
 	}
 }

@@ -40,16 +40,17 @@ func (m *management) hasNothing(where string) {
 	}
 }
 
-// clusterctl runs upstream's command for management clusters.
-func (m *management) clusterctl(args ...string) {
+// clusterctl runs upstream's command for management clusters, and returns what it prints.
+func (m *management) clusterctl(args ...string) string {
 	m.Helper()
 	cmd := exec.CommandContext(m.Context(), m.programs.Clusterctl, args...)
 	cmd.Env = append(os.Environ(), "HOME="+m.TempDir(), "XDG_CONFIG_HOME="+m.TempDir(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Run(); err != nil {
-		m.Fatalf("clusterctl %v: %v\n%s", args, err, tail(out.String(), 10_000))
+		m.Fatalf("clusterctl %v: %v\n%s", args, err, tail(out.String()+errOut.String(), 10_000))
 	}
+	return out.String()
 }
 
 // TestClusterAPIMove: a Cluster with its ClusterClass and ClusterResourceSets moves to another management cluster, which holds upstream's

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drone/envsubst/v2"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -38,20 +39,19 @@ type management struct {
 // rootAuthority is the ConfigMap that every namespace has.
 const rootAuthority = "configmap/kube-root-ca.crt"
 
-// newManagement returns a management cluster with Cluster API's managers in pods, or skips the test unless it was requested, because
-// building them takes minutes.
-func newManagement(t *testing.T) *management {
-	t.Helper()
-	return newManagementOf(t)
-}
-
-// newManagementOf is newManagement with the named ones of the managers; without names, with all.
-func newManagementOf(t *testing.T, names ...string) *management {
+// needsClusterAPI skips the test unless it was requested, because building Cluster API takes minutes.
+func needsClusterAPI(t *testing.T) {
 	t.Helper()
 	if os.Getenv("KINDRED_CAPI") == "" {
 		t.Skip("Cluster API is built and run where KINDRED_CAPI is set, as by \"make capi\"")
 	}
-	programs, err := servers.BuildClusterAPI(t.Context(), "../servers", names...)
+}
+
+// newManagement returns a management cluster with Cluster API's managers in pods: kubeadm's providers, and that of machines in memory.
+func newManagement(t *testing.T) *management {
+	t.Helper()
+	needsClusterAPI(t)
+	programs, err := servers.BuildClusterAPI(t.Context(), "../servers")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,11 @@ func (m *management) template(file string, values map[string]string) string {
 	for key, value := range values {
 		all[key] = value
 	}
-	return servers.Substitute(string(text), all)
+	substituted, err := envsubst.Eval(string(text), func(name string) string { return all[name] })
+	if err != nil {
+		m.Fatal(err)
+	}
+	return substituted
 }
 
 // available waits until a Cluster is Available, with a number of Machines that have Nodes.

@@ -360,8 +360,14 @@ const nextVersion = "v99.0.0-next"
 // nextBuild builds kindred with another version.
 func nextBuild(t *testing.T) string {
 	t.Helper()
+	return buildWith(t, "VERSION="+nextVersion)
+}
+
+// buildWith builds kindred with variables of make.
+func buildWith(t *testing.T, variables ...string) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "kindred")
-	build := exec.Command("make", "-C", "../..", "build", "BIN="+file, "VERSION="+nextVersion)
+	build := exec.Command("make", append([]string{"-C", "../..", "build", "BIN=" + file}, variables...)...)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
 // ClusterAPI has the paths of Cluster API's programs.
@@ -42,8 +41,8 @@ var clusterAPIProviders = []struct{ name, module, folder string }{
 
 const clusterAPIModule = "sigs.k8s.io/cluster-api"
 
-// BuildClusterAPI builds the programs, as [BuildUpstream] does: those of the named providers, or of all.
-func BuildClusterAPI(ctx context.Context, dir string, names ...string) (c ClusterAPI, err error) {
+// BuildClusterAPI builds the programs, as [BuildUpstream] does.
+func BuildClusterAPI(ctx context.Context, dir string) (c ClusterAPI, err error) {
 	module, bin := filepath.Join(dir, "clusterapi"), filepath.Join(dir, "bin")
 	version, err := ListModule(ctx, module, "{{.Version}}", clusterAPIModule)
 	if err != nil {
@@ -63,9 +62,6 @@ func BuildClusterAPI(ctx context.Context, dir string, names ...string) (c Cluste
 		return ClusterAPI{}, err
 	}
 	for _, p := range clusterAPIProviders {
-		if len(names) > 0 && !slices.Contains(names, p.name) {
-			continue
-		}
 		source, err := ListModule(ctx, module, "{{.Dir}}", clusterAPIModule+p.module)
 		if err != nil {
 			return ClusterAPI{}, err

@@ -23,6 +23,8 @@ type release struct {
 	manager, kindred    string
 	version, kubernetes string
 	image, out          string
+	// core is the program of Cluster API's core, and coreImage the name of its image.
+	core, coreImage string
 }
 
 // provider is one of the providers, as clusterctl knows it.
@@ -54,6 +56,9 @@ func (r release) tag() string { return r.image + ":" + r.version }
 func (r release) write() error {
 	var clusterctl strings.Builder
 	clusterctl.WriteString("# clusterctl's configuration for the repository in this directory.\nproviders:\n")
+	if err := r.writeCore(&clusterctl); err != nil {
+		return fmt.Errorf("core: %w", err)
+	}
 	for _, p := range providers {
 		dir := filepath.Join(r.out, p.label, r.version)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -62,16 +67,24 @@ func (r release) write() error {
 		if err := r.writeProvider(p, dir); err != nil {
 			return fmt.Errorf("provider %s: %w", p.name, err)
 		}
-		absolute, err := filepath.Abs(dir)
-		if err != nil {
+		if err := addTo(&clusterctl, "kindred", p.kind, filepath.Join(dir, p.components())); err != nil {
 			return err
 		}
-		fmt.Fprintf(&clusterctl, "- name: kindred\n  type: %s\n  url: %s\n", p.kind, filepath.Join(absolute, p.components()))
 	}
 	if err := os.WriteFile(filepath.Join(r.out, "clusterctl.yaml"), []byte(clusterctl.String()), 0o644); err != nil {
 		return err
 	}
 	return writeImage(filepath.Join(r.out, "manager.tar"), r.tag(), map[string]string{"manager": r.manager, "kindred": r.kindred})
+}
+
+// addTo adds a provider to clusterctl's configuration, which wants absolute paths.
+func addTo(clusterctl *strings.Builder, name, kind, file string) error {
+	absolute, err := filepath.Abs(file)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(clusterctl, "- name: %s\n  type: %s\n  url: %s\n", name, kind, absolute)
+	return nil
 }
 
 func (p provider) components() string { return p.name + "-components.yaml" }
