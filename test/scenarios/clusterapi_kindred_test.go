@@ -341,6 +341,12 @@ func (k *kindredManagement) upgraded(name string, machines int) {
 		return nil
 	})
 	k.available(name, machines)
+	k.within(provisioning, "the MachineSet of the other version is alone", func() error {
+		if sets := strings.Fields(k.jsonpath("{.items[*].metadata.name}", "machinesets")); len(sets) != 1 {
+			return fmt.Errorf("there are %v", sets)
+		}
+		return nil
+	})
 }
 
 // explained deletes a Cluster, and lets "kindred why" explain each of its objects before that and afterwards.

@@ -32,9 +32,9 @@ func (s *Snapshot) fault(o *Object, ref graph.Owner) ownership.LintRule {
 
 // absent reports whether a reference that is not followed names no object. The collector looks
 // owners up only if its decision depends on the result; for the rest, a complete list of the kind
-// is as good.
+// is as good, if owners that are in no list were looked up.
 func (s *Snapshot) absent(o *Object, ref graph.Owner, kind Kind) bool {
-	if ref.Standing != pending {
+	if ref.Standing != Pending {
 		return ref.Standing == dangles
 	}
 	owner, exists := s.named(o, ref)

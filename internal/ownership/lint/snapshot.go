@@ -20,9 +20,12 @@ const Hidden = "hidden"
 
 // The graph's names of standings.
 const (
+	// Solid is the standing of a reference whose owner exists, and Pending that of one whose owner the graph has not looked up.
+	Solid   = "solid"
+	Pending = "pending"
+
 	dangles    = "dangling"
 	unresolved = "unresolved"
-	pending    = "pending"
 )
 
 // Object is an object of the graph with what else the rules need.

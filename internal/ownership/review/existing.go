@@ -7,6 +7,7 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kindred-project/kindred/internal/deletion"
 	"github.com/kindred-project/kindred/internal/ownership/graph"
@@ -35,38 +36,52 @@ const (
 	listLimit = 500
 )
 
-// existing returns the names of deleted objects that existing objects have. It ignores resources that
-// cannot be read, for example because a conversion fails: an undeletion will report the error.
+// existing returns the names of deleted objects that existing objects have.
 func (q *question) existing(ctx context.Context, ended []ending) (map[objectName]bool, error) {
+	wanted := make([]objectName, len(ended))
+	for i, e := range ended {
+		wanted[i] = e.name()
+	}
 	existing := map[objectName]bool{}
+	for name := range q.live(ctx, wanted) {
+		existing[name] = true
+	}
+	return existing, ctx.Err()
+}
+
+// live returns the UIDs of the objects that exist, by their names. It ignores resources that cannot be read, for example because a
+// conversion fails: an undeletion will report the error.
+func (q *question) live(ctx context.Context, wanted []objectName) map[objectName]types.UID {
+	live := map[objectName]types.UID{}
 	names := map[graph.Resource]map[objectName]bool{}
-	for _, e := range ended {
-		if names[e.resource] == nil {
-			names[e.resource] = map[objectName]bool{}
+	for _, name := range wanted {
+		if names[name.resource] == nil {
+			names[name.resource] = map[objectName]bool{}
 		}
-		names[e.resource][e.name()] = true
+		names[name.resource][name] = true
 	}
 	for r, wanted := range names {
 		look := q.getEach
 		if len(wanted) > fewNames {
 			look = q.listAll
 		}
-		look(ctx, r, wanted, existing)
+		look(ctx, r, wanted, live)
 	}
-	return existing, ctx.Err()
+	return live
 }
 
 // getEach looks objects up one by one.
-func (q *question) getEach(ctx context.Context, r graph.Resource, wanted, existing map[objectName]bool) {
+func (q *question) getEach(ctx context.Context, r graph.Resource, wanted map[objectName]bool, live map[objectName]types.UID) {
 	for name := range wanted {
-		_, err := q.Metadata.Resource(r.GroupVersionResource).Namespace(name.namespace).Get(ctx, name.name, metav1.GetOptions{})
-		existing[name] = err == nil
+		if o, err := q.Metadata.Resource(r.GroupVersionResource).Namespace(name.namespace).Get(ctx, name.name, metav1.GetOptions{}); err == nil {
+			live[name] = o.UID
+		}
 	}
 }
 
 // listAll lists the objects of a resource page by page, in one namespace if all wanted names are in
 // it.
-func (q *question) listAll(ctx context.Context, r graph.Resource, wanted, existing map[objectName]bool) {
+func (q *question) listAll(ctx context.Context, r graph.Resource, wanted map[objectName]bool, live map[objectName]types.UID) {
 	client := q.Metadata.Resource(r.GroupVersionResource).Namespace(commonNamespace(wanted))
 	for options := (metav1.ListOptions{Limit: listLimit}); ; {
 		list, err := client.List(ctx, options)
@@ -75,7 +90,7 @@ func (q *question) listAll(ctx context.Context, r graph.Resource, wanted, existi
 		}
 		for i := range list.Items {
 			if name := (objectName{r, list.Items[i].Namespace, list.Items[i].Name}); wanted[name] {
-				existing[name] = true
+				live[name] = list.Items[i].UID
 			}
 		}
 		if options.Continue = list.Continue; options.Continue == "" {

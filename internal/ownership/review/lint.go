@@ -6,6 +6,7 @@ package review
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	apimachineryvalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -128,6 +129,7 @@ func (q *question) inspect(ctx context.Context, spec *ownership.OwnershipLintSpe
 		}
 	}
 	objects := in.readable(ctx)
+	in.settle(ctx, objects)
 	in.label(ctx, objects)
 	in.hold(ctx, objects)
 	in.count(objects)
@@ -257,6 +259,43 @@ func (in *inspection) readable(ctx context.Context) []*lint.Object {
 	return readable
 }
 
+// settle looks up owners that the graph does not have. The watches of two kinds are not in step, so that it may get an object before an
+// owner that was created earlier.
+func (in *inspection) settle(ctx context.Context, objects []*lint.Object) {
+	known := map[types.UID]bool{}
+	for _, o := range objects {
+		known[o.UID] = true
+	}
+	unknown := map[objectName][]*graph.Owner{}
+	for _, o := range objects {
+		for i := range o.Owners {
+			ref := &o.Owners[i]
+			r, served := in.resourceOf(ref)
+			if !served || known[ref.UID] || ref.Standing != lint.Pending {
+				continue
+			}
+			name := objectName{resource: r, name: ref.Name}
+			if r.Namespaced {
+				name.namespace = o.Namespace
+			}
+			unknown[name] = append(unknown[name], ref)
+		}
+	}
+	for name, uid := range in.live(ctx, slices.Collect(maps.Keys(unknown))) {
+		for _, ref := range unknown[name] {
+			if ref.UID == uid {
+				ref.Standing = lint.Solid
+			}
+		}
+	}
+}
+
+// resourceOf returns the resource of the kind that a reference names.
+func (in *inspection) resourceOf(ref *graph.Owner) (graph.Resource, bool) {
+	r, served := in.served[schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()]
+	return r, served
+}
+
 // count counts the objects to check.
 func (in *inspection) count(objects []*lint.Object) {
 	for _, o := range objects {
@@ -268,7 +307,7 @@ func (in *inspection) count(objects []*lint.Object) {
 
 // hides reports whether the caller may not get the object that a reference names.
 func (in *inspection) hides(ctx context.Context, o *graph.Object, ref *graph.Owner) bool {
-	r, served := in.served[schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()]
+	r, served := in.resourceOf(ref)
 	if !served {
 		return false
 	}

@@ -150,6 +150,33 @@ func TestLint(t *testing.T) {
 }
 
 // TestLintFixes checks that fixes are complete: a client could apply them itself.
+// TestLintLooksUpOwners: an owner that exists, and that the graph has not got yet, is no fault. One that does not exist is.
+func TestLintLooksUpOwners(t *testing.T) {
+	w := newWorld(t)
+	w.add(widgets, "a", "root", nil)
+	for _, name := range []string{"one", "two"} {
+		w.add(pods, "a", name, ownedBy(widgets, "root", "late"))
+	}
+	check := func(want ...string) {
+		t.Helper()
+		s, err := w.lint(ownership.OwnershipLintSpec{Rules: []ownership.LintRule{ownership.RuleNeverExisted}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, found(s)); diff != "" {
+			t.Errorf("findings (-want +got):\n%s", diff)
+		}
+	}
+	check("a/one: never-existed", "a/two: never-existed")
+	late := &unstructured.Unstructured{}
+	late.SetGroupVersionKind(widgets.GroupVersion().WithKind(widgets.Kind))
+	late.SetNamespace("a")
+	late.SetName("late")
+	late.SetUID("late")
+	w.objects = append(w.objects, late)
+	check()
+}
+
 func TestLintFixes(t *testing.T) {
 	w := faulty(t)
 	s, err := w.lint(ownership.OwnershipLintSpec{Namespace: "a"})
