@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drone/envsubst/v2"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kindred-project/kindred/internal/providers"
 	"github.com/kindred-project/kindred/test/images"
 	"github.com/kindred-project/kindred/test/servers"
 )
@@ -75,7 +75,7 @@ func (m *management) install(p servers.Provider) {
 	if r := m.cluster.run("image", "load", file); r.code != 0 {
 		m.Fatal(r.err)
 	}
-	objects, err := p.Manifest(m.kubectl("kustomize", p.Config), map[string]string{"CLUSTER_TOPOLOGY": "true"})
+	objects, err := manifest(p, m.kubectl("kustomize", p.Config), map[string]string{"CLUSTER_TOPOLOGY": "true"})
 	if err != nil {
 		m.Fatalf("%s: %v", p.Name, err)
 	}
@@ -286,7 +286,7 @@ func (m *management) template(file string, values map[string]string) string {
 	for key, value := range values {
 		all[key] = value
 	}
-	substituted, err := envsubst.Eval(string(text), func(name string) string { return all[name] })
+	substituted, err := providers.Substitute(string(text), func(name string) string { return all[name] })
 	if err != nil {
 		m.Fatal(err)
 	}

@@ -23,7 +23,7 @@ type ClusterAPI struct {
 type Provider struct {
 	// Name is its namespace, and the prefix of its objects, such as capi.
 	Name string
-	// Image is the reference of the image that Manifest names.
+	// Image is the reference of its image.
 	Image string
 	// Program is its manager.
 	Program string

@@ -1,7 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package servers
+package scenarios
 
 import (
 	"slices"
@@ -10,11 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kindred-project/kindred/internal/providers"
+	"github.com/kindred-project/kindred/test/servers"
 )
 
-// Manifest returns the objects of a provider, from what kubectl kustomize prints for its Config: with variables set, the image built
-// from Program, the labels that clusterctl sets, and a certificate instead of a request to cert-manager.
-func (p Provider) Manifest(kustomized string, variables map[string]string) ([]*unstructured.Unstructured, error) {
+// manifest returns the objects of a provider, from what kubectl kustomize prints for its Config: with variables set, the image built
+// from its program, the labels that clusterctl sets, and a certificate instead of a request to cert-manager.
+func manifest(p servers.Provider, kustomized string, variables map[string]string) ([]*unstructured.Unstructured, error) {
 	substituted, err := providers.Substitute(kustomized, func(name string) string { return variables[name] })
 	if err != nil {
 		return nil, err
@@ -35,13 +36,13 @@ func (p Provider) Manifest(kustomized string, variables map[string]string) ([]*u
 		}
 		labels["clusterctl.cluster.x-k8s.io"] = ""
 		o.SetLabels(labels)
-		p.useImage(o)
+		useImage(o, p.Image)
 	}
 	return objects, nil
 }
 
 // useImage sets the image of a Deployment's manager. It has been loaded, and no registry has it.
-func (p Provider) useImage(o *unstructured.Unstructured) {
+func useImage(o *unstructured.Unstructured, image string) {
 	if o.GetKind() != "Deployment" {
 		return
 	}
@@ -52,6 +53,6 @@ func (p Provider) useImage(o *unstructured.Unstructured) {
 		return
 	}
 	manager := containers[i].(map[string]any)
-	manager["image"], manager["imagePullPolicy"] = p.Image, "Never"
+	manager["image"], manager["imagePullPolicy"] = image, "Never"
 	_ = unstructured.SetNestedSlice(o.Object, containers, path...)
 }
