@@ -43,12 +43,18 @@ type (
 		Mode    uint32 `json:"mode,omitempty"`
 		Content []byte `json:"content"`
 	}
-	// Machine is a machine on the host. Its Phase is Running, Dead or Off.
+	// Machine is a machine on the host. Its Phase is Running, Dead or Off; its Ends are those of Kindred since it last ran for a while.
 	Machine struct {
 		Name    string `json:"name"`
 		Owner   string `json:"owner,omitempty"`
 		Address string `json:"address"`
 		Phase   string `json:"phase"`
+		Ends    Ends   `json:"ends,omitzero"`
+	}
+	// Ends are the number of times that Kindred has ended, and the exit status or signal of the last one.
+	Ends struct {
+		Count int    `json:"count"`
+		Last  string `json:"last,omitempty"`
 	}
 	// Endpoint is an address that leads to servers.
 	Endpoint struct {

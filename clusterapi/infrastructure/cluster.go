@@ -152,6 +152,7 @@ func (r *ClusterReconciler) remove(ctx context.Context, cluster *clusterv1.Clust
 	}
 	if name, made := c.Annotations[endpointAnnotation]; made {
 		if err := r.Host.DeleteEndpoint(ctx, name); err != nil {
+			notReady(c, endpointFailedReason, err.Error())
 			return ctrl.Result{}, err
 		}
 		delete(r.set, name)

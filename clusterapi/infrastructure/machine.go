@@ -191,9 +191,17 @@ func (r *MachineReconciler) report(m *infrav1.KindredMachine, onHost hostclient.
 		notReady(m, infrav1.DeadReason, fmt.Sprintf("machine %s is dead: its first process was killed, or ended", onHost.Name))
 		return ctrl.Result{}, nil
 	}
+	if onHost.Ends.Count >= restless {
+		notReady(m, infrav1.KindredEndsReason, fmt.Sprintf("Kindred in machine %s has ended %d times, the last time with %q; its log on the host, in the directory of the machine, says why",
+			onHost.Name, onHost.Ends.Count, onHost.Ends.Last))
+		return ctrl.Result{RequeueAfter: checkPeriod}, nil
+	}
 	conditions.Set(m, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.RunningReason})
 	return ctrl.Result{RequeueAfter: checkPeriod}, nil
 }
+
+// restless is the number of ends of Kindred, each soon after its start, from which a machine is not ready. A single one is mended by the next start.
+const restless = 3
 
 func notReady(m conditions.Setter, reason, message string) {
 	conditions.Set(m, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message})

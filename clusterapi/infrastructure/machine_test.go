@@ -32,12 +32,14 @@ type fakeHost struct {
 	machines  map[string]hostclient.Spec
 	phases    map[string]string
 	endpoints map[string]hostclient.Endpoint
+	// ends are those of Kindred in every machine.
+	ends hostclient.Ends
 	// fails is the error of each change.
 	fails error
 }
 
 func newFakeHost() *fakeHost {
-	return &fakeHost{map[string]hostclient.Spec{}, map[string]string{}, map[string]hostclient.Endpoint{}, nil}
+	return &fakeHost{machines: map[string]hostclient.Spec{}, phases: map[string]string{}, endpoints: map[string]hostclient.Endpoint{}}
 }
 
 func (h *fakeHost) ProgramOf(version string) (string, bool, error) {
@@ -60,7 +62,7 @@ func (h *fakeHost) Apply(_ context.Context, spec hostclient.Spec) (hostclient.Ma
 
 func (h *fakeHost) Get(_ context.Context, name string) (hostclient.Machine, bool, error) {
 	spec, found := h.machines[name]
-	return hostclient.Machine{Name: name, Owner: spec.Owner, Address: "10.192.0.2/16", Phase: h.phases[name]}, found, nil
+	return hostclient.Machine{Name: name, Owner: spec.Owner, Address: "10.192.0.2/16", Phase: h.phases[name], Ends: h.ends}, found, nil
 }
 
 func (h *fakeHost) Delete(_ context.Context, name string) error {
@@ -208,6 +210,11 @@ func TestMachineIsNotReady(t *testing.T) {
 			m.Spec.ProviderID, m.Status.Initialization.Provisioned = "kindred:///m-1", ptr.To(true)
 			h.machines["m-1"], h.phases["m-1"] = hostclient.Spec{Name: "m-1"}, hostclient.Dead
 		}, reason: infrav1.DeadReason},
+		"Kindred ends again and again": {change: func(_ *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Secret, m *infrav1.KindredMachine, h *fakeHost) {
+			m.Spec.ProviderID, m.Status.Initialization.Provisioned = "kindred:///m-1", ptr.To(true)
+			h.machines["m-1"], h.phases["m-1"] = hostclient.Spec{Name: "m-1"}, hostclient.Running
+			h.ends = hostclient.Ends{Count: restless, Last: "signal: killed"}
+		}, reason: infrav1.KindredEndsReason, says: `ended 3 times, the last time with "signal: killed"`},
 		"gone from the host": {change: func(_ *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Secret, m *infrav1.KindredMachine, _ *fakeHost) {
 			m.Spec.ProviderID, m.Status.Initialization.Provisioned = "kindred:///m-1", ptr.To(true)
 		}, reason: infrav1.GoneReason},

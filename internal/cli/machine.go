@@ -147,11 +147,19 @@ func newMachineList() *cobra.Command {
 func printMachines(cmd *cobra.Command, machines []host.Machine) {
 	rows := [][]string{{"NAME", "PHASE", "ADDRESS", "RUNS"}}
 	for _, m := range machines {
-		rows = append(rows, []string{m.Name, string(m.Phase), m.Address.Addr().String(), "kindred " + strings.Join(m.Args, " ")})
+		rows = append(rows, []string{m.Name, phaseOf(m), m.Address.Addr().String(), "kindred " + strings.Join(m.Args, " ")})
 	}
 	for _, line := range layOut(pageWidth(cmd), rows, 40, 10, 15) {
 		printf(cmd, "%s\n", line)
 	}
+}
+
+// phaseOf is the phase of a machine, and how Kindred ended in it lately.
+func phaseOf(m host.Machine) string {
+	if m.Ends.Count == 0 {
+		return string(m.Phase)
+	}
+	return fmt.Sprintf("%s (kindred ended %d times: %s)", m.Phase, m.Ends.Count, m.Ends.Last)
 }
 
 func newMachineDelete() *cobra.Command {

@@ -50,7 +50,7 @@ const reportFD = 3
 // Run sets up a machine from the inside, and runs Kindred in it until it is told to stop.
 func Run(dir string) error {
 	report := os.NewFile(reportFD, "report")
-	m, err := setUp(dir)
+	m, running, err := setUp(dir)
 	if err != nil {
 		_, _ = report.WriteString(err.Error()) // the log has it as well
 		return err
@@ -61,37 +61,42 @@ func Run(dir string) error {
 	if err := report.Close(); err != nil {
 		return err
 	}
-	return supervise(programPath, m.Args, clock.RealClock{})
+	return supervise(programPath, m.Args, clock.RealClock{}, func(e Ends) {
+		if err := writeEnds(running, e); err != nil {
+			fmt.Fprintln(os.Stderr, err) // the machine goes on without the record
+		}
+	})
 }
 
-func setUp(dir string) (m Machine, err error) {
+// setUp sets up a machine from the inside. running is the file that is locked while it runs.
+func setUp(dir string) (m Machine, running *os.File, err error) {
 	found, err := readJSON(filepath.Join(dir, "machine.json"), &m)
 	if err != nil || !found {
-		return m, errors.Join(err, fmt.Errorf("%s has no machine", dir))
+		return m, nil, errors.Join(err, fmt.Errorf("%s has no machine", dir))
 	}
-	if err := lockRunning(dir); err != nil {
-		return m, err
+	if running, err = lockRunning(dir); err != nil {
+		return m, nil, err
 	}
 	if err := unix.Sethostname([]byte(m.Name)); err != nil {
-		return m, fmt.Errorf("host name: %w", err)
+		return m, nil, fmt.Errorf("host name: %w", err)
 	}
 	if err := mountAll(dir, m.Program); err != nil {
-		return m, err
+		return m, nil, err
 	}
-	return m, configureLinks(m)
+	return m, running, configureLinks(m)
 }
 
 // lockRunning locks the file that tells the host that the machine runs. The lock ends with this process: it is a record lock, which has
 // the PID of its holder. The file stays open for it.
-func lockRunning(dir string) error {
-	fd, err := unix.Open(runningFile(dir), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+func lockRunning(dir string) (*os.File, error) {
+	file, err := os.OpenFile(runningFile(dir), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: runningFile(dir), Err: err}
+		return nil, err
 	}
-	if err := unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
-		return fmt.Errorf("the machine runs already: %w", err)
+	if err := unix.FcntlFlock(file.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+		return nil, errors.Join(fmt.Errorf("the machine runs already: %w", err), file.Close())
 	}
-	return nil
+	return file, nil
 }
 
 // configureLinks gives the machine its address and the route to the host.

@@ -59,9 +59,10 @@ type Machine struct {
 	Gateway netip.Addr `json:"gateway"`
 	// Boot identifies the start of the host during which it was started last; empty before the first start.
 	Boot string `json:"boot,omitempty"`
-	// Phase, and PID, which its first process has on the host, are not stored.
+	// Phase, the PID that its first process has on the host, and the ends of Kindred are not stored.
 	Phase Phase `json:"phase,omitempty"`
 	PID   int   `json:"pid,omitempty"`
+	Ends  Ends  `json:"ends,omitzero"`
 }
 
 func (h *Host) dir(name string) string         { return h.path("machines", name) }
@@ -83,7 +84,10 @@ func (h *Host) Get(name string) (Machine, bool, error) {
 	if err != nil || !found {
 		return m, false, err
 	}
-	m.Phase, m.PID, err = h.phase(m)
+	if m.Phase, m.PID, err = h.phase(m); err != nil || m.Phase != Running {
+		return m, true, err
+	}
+	m.Ends, err = readEnds(runningFile(h.dir(name)))
 	return m, true, err
 }
 

@@ -17,15 +17,17 @@ import (
 const restartDelay = time.Second
 
 // supervise runs a program as the first process of a PID namespace does: it starts it again when it ends, reaps processes without a parent,
-// and passes on a request to stop.
-func supervise(program string, args []string, clock clock.Clock) error {
+// and passes on a request to stop. It records the ends, of which none count any more when the program has settled.
+func supervise(program string, args []string, clock clock.Clock, record func(Ends)) error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD)
 	pid, err := launch(program, args)
 	if err != nil {
 		return err
 	}
-	var restart <-chan time.Time
+	var ends Ends
+	record(ends)
+	var restart, settles <-chan time.Time
 	stopping := false
 	for {
 		select {
@@ -34,6 +36,10 @@ func supervise(program string, args []string, clock clock.Clock) error {
 			if pid, err = launch(program, args); err != nil {
 				return err
 			}
+			settles = clock.After(settled)
+		case <-settles:
+			settles, ends = nil, Ends{}
+			record(ends)
 		case s := <-signals:
 			if s != syscall.SIGCHLD {
 				stopping = true
@@ -42,14 +48,17 @@ func supervise(program string, args []string, clock clock.Clock) error {
 				}
 				_ = syscall.Kill(pid, syscall.SIGTERM) // it may have ended
 			}
-			if !reap(pid) {
+			how, ended := reap(pid)
+			if !ended {
 				continue
 			}
 			pid = 0
 			if stopping {
 				return nil
 			}
-			restart = clock.After(restartDelay)
+			ends = Ends{Count: ends.Count + 1, Last: how}
+			record(ends)
+			restart, settles = clock.After(restartDelay), nil
 		}
 	}
 }
@@ -66,8 +75,8 @@ func launch(program string, args []string) (int, error) {
 	return pid, process.Release()
 }
 
-// reap reaps all processes that have ended. It reports whether one of them has the PID.
-func reap(pid int) (ended bool) {
+// reap reaps all processes that have ended. It reports whether one of them has the PID, and how that ended.
+func reap(pid int) (how string, ended bool) {
 	for {
 		var status syscall.WaitStatus
 		child, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
@@ -75,11 +84,18 @@ func reap(pid int) (ended bool) {
 			continue
 		}
 		if err != nil || child <= 0 {
-			return ended
+			return how, ended
 		}
 		if child == pid {
-			ended = true
-			fmt.Fprintf(os.Stderr, "kindred ended: exit status %d, signal %d\n", status.ExitStatus(), status.Signal())
+			how, ended = describe(status), true
+			fmt.Fprintf(os.Stderr, "kindred ended: %s\n", how)
 		}
 	}
+}
+
+func describe(status syscall.WaitStatus) string {
+	if status.Signaled() {
+		return "signal: " + status.Signal().String()
+	}
+	return fmt.Sprintf("exit status %d", status.ExitStatus())
 }

@@ -300,7 +300,11 @@ func rangesOf(cidr *networkingv1.ServiceCIDR) []netip.Prefix {
 func (n *Network) write(ctx context.Context) error {
 	var refused []nft.Refused
 	var err error
-	n.watching.during(func() { refused, err = n.table.Write(ctx) })
+	n.watching.during(func() uint32 {
+		before := n.table.Transactions()
+		refused, err = n.table.Write(ctx)
+		return n.table.Transactions() - before
+	})
 	for _, r := range refused {
 		klog.ErrorS(r.Err, "The kernel refuses rules", "source", r.Source)
 		n.reportPolicies(r, n.policies.Refused(r.Source))

@@ -19,12 +19,12 @@ type watched struct {
 	known      bool
 }
 
-// during runs a function that makes at most one transaction. Unless there were others, since the rules were last known to
-// be intact or while it ran, the rules are known to be intact afterwards.
-func (w *watched) during(write func()) {
+// during runs a function that makes transactions, and returns how many. Unless there were others, since the rules were last
+// known to be intact or while it ran, the rules are known to be intact afterwards.
+func (w *watched) during(write func() (transactions uint32)) {
 	intact := !w.changedByOthers()
-	write()
-	if now, err := generation(); err == nil && intact && now-w.generation <= 1 {
+	own := write()
+	if now, err := generation(); err == nil && intact && now-w.generation == own {
 		w.generation = now
 	}
 }

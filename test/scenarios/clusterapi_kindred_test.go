@@ -82,9 +82,15 @@ func (k *kindredManagement) create(name string, controlPlane, workers int) {
 // createFrom creates a Cluster from a flavor of the release's template; "" is the default one.
 func (k *kindredManagement) createFrom(flavor, name string, controlPlane, workers int) {
 	k.Helper()
-	k.apply(k.clusterctl("generate", "cluster", name, "--config", k.release.Config, "--kubeconfig", k.cluster.kubeconfig(), "--infrastructure", "kindred",
+	k.apply(k.generated(flavor, name, controlPlane, workers))
+}
+
+// generated is what createFrom applies.
+func (k *kindredManagement) generated(flavor, name string, controlPlane, workers int) string {
+	k.Helper()
+	return k.clusterctl("generate", "cluster", name, "--config", k.release.Config, "--kubeconfig", k.cluster.kubeconfig(), "--infrastructure", "kindred",
 		"--flavor", flavor, "--target-namespace", k.namespace, "--kubernetes-version", k.release.Version,
-		"--control-plane-machine-count", strconv.Itoa(controlPlane), "--worker-machine-count", strconv.Itoa(workers)))
+		"--control-plane-machine-count", strconv.Itoa(controlPlane), "--worker-machine-count", strconv.Itoa(workers))
 }
 
 // inCluster runs kubectl in a workload cluster.

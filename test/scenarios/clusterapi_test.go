@@ -311,12 +311,18 @@ func (m *management) available(cluster string, machines int) {
 // holdsAssertions runs upstream's assertions, or those that are named.
 func (m *management) holdsAssertions(cluster string, topology bool, names ...string) {
 	m.Helper()
-	cmd := exec.CommandContext(m.Context(), m.programs.Assertions, "-ginkgo.v", "-ginkgo.no-color", "-ginkgo.focus", strings.Join(names, "|"),
-		"-cluster.kubeconfig", m.cluster.kubeconfig(), "-cluster.namespace", m.namespace, "-cluster.name", cluster, fmt.Sprintf("-cluster.topology=%v", topology))
+	m.passes("the objects of the Cluster ("+strings.Join(names, "|")+")", "-cluster.namespace", m.namespace, "-cluster.name", cluster, fmt.Sprintf("-cluster.topology=%v", topology))
+}
+
+// passes runs those of upstream's specs that match an expression, of which there must be some.
+func (m *management) passes(focus string, args ...string) {
+	m.Helper()
+	args = append([]string{"-ginkgo.v", "-ginkgo.no-color", "-ginkgo.fail-on-empty", "-ginkgo.focus", focus, "-cluster.kubeconfig", m.cluster.kubeconfig()}, args...)
+	cmd := exec.CommandContext(m.Context(), m.programs.Specs, args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
-		m.Fatalf("upstream's assertions: %v\n%s", err, tail(out.String(), 20_000))
+		m.Fatalf("upstream's specs %q: %v\n%s", focus, err, tail(out.String(), 20_000))
 	}
 }
 

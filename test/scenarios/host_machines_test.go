@@ -35,6 +35,10 @@ type hostMachine struct {
 	Name, Address, Phase, Owner string
 	Args                        []string
 	PID                         int
+	Ends                        struct {
+		Count int
+		Last  string
+	}
 }
 
 // newHostMachines returns a directory without machines. What its machines leave behind on the host is an error.
@@ -341,6 +345,12 @@ func (h *hostMachines) survivesKill() {
 	}
 	before := pods()
 	h.killKindred("two")
+	h.within(patience, "the end of Kindred is recorded", func() error {
+		if ends := h.get("two").Ends; ends.Count != 1 || ends.Last != "signal: killed" {
+			return fmt.Errorf("%+v", ends)
+		}
+		return nil
+	})
 	h.within(patience, "the node runs again", func() error {
 		log, err := os.ReadFile(filepath.Join(h.dir, "machines", "two", "log"))
 		if err != nil || strings.Count(string(log), "a node of the cluster") < 2 {

@@ -20,6 +20,8 @@ type Table struct {
 	known bool
 	// refused has the fragments that the kernel refused. They are tried again when they change.
 	refused map[string]Fragment
+	// transactions counts those that the kernel accepted.
+	transactions uint32
 }
 
 // Refused is a fragment that the kernel does not accept.
@@ -54,7 +56,7 @@ func (t *Table) Write(ctx context.Context) ([]Refused, error) {
 	if t.known {
 		tx := t.nft.NewTransaction()
 		t.content.update(tx)
-		if tx.NumOperations() == 0 || t.nft.Run(ctx, tx) == nil {
+		if tx.NumOperations() == 0 || t.run(ctx, tx) == nil {
 			t.content.written()
 			return nil, nil
 		}
@@ -88,8 +90,8 @@ func (t *Table) replace(ctx context.Context) error {
 	}
 	tx := t.nft.NewTransaction()
 	t.content.replace(tx, have)
-	if err = t.nft.Run(ctx, tx); err != nil && ctx.Err() == nil {
-		err = t.nft.Run(ctx, t.recreation(t.content))
+	if err = t.run(ctx, tx); err != nil && ctx.Err() == nil {
+		err = t.run(ctx, t.recreation(t.content))
 	}
 	if err != nil {
 		return fmt.Errorf("writing the nftables table: %w", err)
@@ -98,6 +100,18 @@ func (t *Table) replace(ctx context.Context) error {
 	t.known = true
 	return nil
 }
+
+// run makes a transaction, and counts it if the kernel accepts it.
+func (t *Table) run(ctx context.Context, tx *knftables.Transaction) error {
+	err := t.nft.Run(ctx, tx)
+	if err == nil {
+		t.transactions++
+	}
+	return err
+}
+
+// Transactions returns the number of transactions that Write has made.
+func (t *Table) Transactions() uint32 { return t.transactions }
 
 // recreation returns a transaction that replaces the table by a new one.
 func (t *Table) recreation(c *Content) *knftables.Transaction {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package clusterapi holds Cluster API's own assertions of owner references, finalizers and resource versions against a cluster that
-// exists: those of its end-to-end test of the quick start.
+// exists, and its end-to-end test of the quick start against a management cluster that exists. A focus selects either.
 package clusterapi
 
 import (

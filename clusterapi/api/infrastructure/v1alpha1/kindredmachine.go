@@ -29,6 +29,8 @@ const (
 	HostReason = "HostFailed"
 	// DeadReason is used if the first process of the machine was killed.
 	DeadReason = "MachineDead"
+	// KindredEndsReason is used if the machine runs, and Kindred in it ends again and again.
+	KindredEndsReason = "KindredEnds"
 	// RunningReason is used if the machine runs.
 	RunningReason = "MachineRunning"
 	// GoneReason is used if the host does not have a machine that was provisioned.

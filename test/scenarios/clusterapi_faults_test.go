@@ -1,0 +1,240 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kindred-project/kindred/test/servers"
+)
+
+// killed kills the management cluster again and again, each time after a delay, and starts it again.
+func (k *kindredManagement) killed(delays ...time.Duration) {
+	k.Helper()
+	for _, delay := range delays {
+		time.Sleep(delay)
+		k.cluster.kill(k.T)
+		k.cluster.again(k.T)
+	}
+}
+
+// hasMachines fails the test unless the machines on the host are those of the KindredMachines.
+func (k *kindredManagement) hasMachines() {
+	k.Helper()
+	k.within(provisioning, "the host has the machines of the KindredMachines", func() error {
+		var have []string
+		for _, m := range k.host.list() {
+			have = append(have, "kindred:///"+m.Name)
+		}
+		want := strings.Fields(k.jsonpath("{.items[*].spec.providerID}", "kindredmachines"))
+		slices.Sort(have)
+		slices.Sort(want)
+		if !slices.Equal(have, want) {
+			return fmt.Errorf("the host has %v, the KindredMachines name %v", have, want)
+		}
+		return nil
+	})
+}
+
+// TestClusterAPIKindredKilled: the management cluster is killed while it makes a cluster, replaces the machines of its control plane, moves it away and
+// deletes it. Each of them ends as if nothing had happened.
+func TestClusterAPIKindredKilled(t *testing.T) {
+	k := newKindredManagement(t)
+	k.create("work", 1, 2)
+	k.killed(100*time.Millisecond, time.Second, 2*time.Second, 3*time.Second, 4*time.Second)
+	k.available("work", 3)
+	k.nodesReady("work", 3, provisioning)
+	k.hasMachines()
+	k.finds()
+
+	before := k.serverNames("work")
+	k.kubectl("patch", "kindredcontrolplane", "work", "--type=merge", "-p", `{"spec":{"kindredConfigSpec":{"flags":{"terminated-pod-gc-threshold":"100"}}}}`)
+	k.killed(500*time.Millisecond, 2*time.Second, 4*time.Second, 6*time.Second)
+	k.within(replacing, "the machine of the control plane is another one", func() error {
+		if now := k.serverNames("work"); len(now) != 1 || now[0] == before[0] {
+			return fmt.Errorf("it was %v and is %v", before, now)
+		}
+		return nil
+	})
+	k.available("work", 3)
+	k.nodesReady("work", 3, provisioning)
+	k.hasMachines()
+	k.finds()
+
+	to := newKindredManagementOn(t, k.host, k.release)
+	to.namespace = k.namespace
+	move := func() result { return k.kindred("move", "--to", to.cluster.kubeconfig(), "cluster/work", "--yes") }
+	broken := make(chan result)
+	go func() { broken <- move() }()
+	k.killed(700 * time.Millisecond)
+	if r := <-broken; r.code == 0 {
+		t.Errorf("a move succeeds although its source is killed:\n%s", r.out)
+	}
+	k.within(provisioning, "the move goes on", func() error {
+		if r := move(); r.code != 0 {
+			return fmt.Errorf("%d, %s%s", r.code, r.out, r.err)
+		}
+		return nil
+	})
+	k.hasNothing("after a move that was interrupted")
+	to.available("work", 3)
+	to.hasMachines()
+	to.finds()
+
+	to.kubectl("delete", "cluster", "work", "--wait=false")
+	to.killed(500*time.Millisecond, time.Second, 2*time.Second, 3*time.Second)
+	to.within(provisioning, "the cluster is gone", func() error {
+		if left := to.members(); !slices.Equal(left, []string{rootAuthority}) {
+			return fmt.Errorf("%v", left)
+		}
+		return nil
+	})
+	if left := k.host.list(); len(left) > 0 {
+		t.Errorf("machines that are left: %+v", left)
+	}
+}
+
+// TestClusterAPIKindredQuickStart: upstream's end-to-end test of the quick start passes with Kindred's providers, with and without a ClusterClass.
+func TestClusterAPIKindredQuickStart(t *testing.T) {
+	k := newKindredManagement(t)
+	specs, err := servers.BuildClusterAPISpecs(t.Context(), "../servers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.programs.Specs = specs
+	for _, flavor := range []string{"", "topology"} {
+		began := time.Now()
+		k.passes("the quick start", "-clusterctl.config", k.release.Config, "-infrastructure", "kindred", "-flavor", flavor, "-kubernetes.version", k.release.Version,
+			"-workers", "2", "-artifacts", t.TempDir())
+		t.Logf("the quick start with the flavor %q takes %v", flavor, time.Since(began).Round(time.Millisecond))
+		if left := k.host.list(); len(left) > 0 {
+			t.Errorf("machines that are left: %+v", left)
+		}
+	}
+}
+
+// condition is the reason and message of the condition Ready of an object.
+func (k *kindredManagement) condition(object string) string {
+	k.Helper()
+	return k.jsonpath(`{.status.conditions[?(@.type=="Ready")].reason}: {.status.conditions[?(@.type=="Ready")].message}`, object)
+}
+
+// says waits until the condition Ready of one of the objects of a kind says something.
+func (k *kindredManagement) says(kind string, want ...string) {
+	k.Helper()
+	k.within(provisioning, "a "+kind+" says "+strings.Join(want, " ... "), func() error {
+		var all []string
+		for _, name := range strings.Fields(k.kubectl("get", kind, "-o", "name")) {
+			said := k.condition(name)
+			if !slices.ContainsFunc(want, func(part string) bool { return !strings.Contains(said, part) }) {
+				return nil
+			}
+			all = append(all, said)
+		}
+		return fmt.Errorf("they say %q", all)
+	})
+}
+
+// TestClusterAPIKindredRefused: what cannot be made is named in a condition, and its deletion leaves nothing: a machine with too little memory, an
+// endpoint that another cluster has, a host whose disk is full. While Cluster API's webhooks are away, nothing is made.
+func TestClusterAPIKindredRefused(t *testing.T) {
+	k := newKindredManagement(t)
+	k.create("work", 1, 0)
+	k.nodesReady("work", 1, provisioning)
+
+	address := k.jsonpath("{.spec.controlPlaneEndpoint.host}", "kindredcluster", "work")
+	k.input(fmt.Sprintf(`{apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1, kind: KindredCluster, metadata: {name: twin}, spec: {controlPlaneEndpoint: {host: %s, port: 6443}}}`, address), "create", "-f", "-")
+	k.create("twin", 1, 0)
+	k.says("kindredcluster", "EndpointFailed", "the address "+address+" is taken")
+	k.kubectl("delete", "cluster", "twin", "--timeout=60s")
+
+	k.input(`{apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1, kind: KindredMachineTemplate, metadata: {name: small}, spec: {template: {spec: {memory: 40Mi}}}}`, "create", "-f", "-")
+	k.create("small", 1, 0)
+	k.says("kindredmachine", "KindredEnds", "signal: killed")
+	k.kubectl("delete", "cluster", "small", "--timeout=60s")
+
+	deployment := []string{"--namespace", "capi-system", "deployment/capi-controller-manager"}
+	k.kubectl(append([]string{"scale", "--replicas=0"}, deployment...)...)
+	k.kubectl("wait", "--namespace", "capi-system", "--for=delete", "pod", "--all", "--timeout=60s")
+	manifest := k.generated("", "late", 1, 0)
+	r := runCommand(k.command("apply", "-f", "-"), manifest)
+	if r.code == 0 || !strings.Contains(r.err, "failed calling webhook") {
+		t.Errorf("a Cluster without webhooks: %d, %s%s", r.code, r.out, r.err)
+	}
+	k.kubectl(append([]string{"scale", "--replicas=1"}, deployment...)...)
+	k.kubectl(append([]string{"wait", "--for=condition=Available", "--timeout=60s"}, deployment...)...)
+	k.within(patience, "the Cluster is made when the webhooks are back", func() error {
+		if r := runCommand(k.command("apply", "-f", "-"), manifest); r.code != 0 {
+			return fmt.Errorf("%s%s", r.out, r.err)
+		}
+		return nil
+	})
+	k.nodesReady("late", 1, provisioning)
+	k.goes("late")
+	k.goes("work")
+	if left := k.host.list(); len(left) > 0 {
+		t.Errorf("machines that are left: %+v", left)
+	}
+}
+
+// TestClusterAPIKindredDiskFull: the disk of the host is full while a cluster is made. The machines say so, and the cluster is made once there is room.
+func TestClusterAPIKindredDiskFull(t *testing.T) {
+	needsClusterAPI(t)
+	host := newHostMachines(t)
+	if err := os.MkdirAll(host.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", host.dir, "tmpfs", 0, "size=1g"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, m := range host.list() {
+			host.run("delete", m.Name)
+		}
+		if err := syscall.Unmount(host.dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	release, err := servers.BuildKindredRelease(t.Context(), "../..", binary, ownVersion(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newKindredManagementOn(t, host, release)
+	k.create("first", 1, 0)
+	k.nodesReady("first", 1, provisioning)
+	filler := filepath.Join(host.dir, "filler")
+	fill(t, filler)
+	k.create("second", 1, 0)
+	k.says("kindredmachine", "HostFailed", "no space left on device")
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	k.nodesReady("second", 1, provisioning)
+	k.goes("second")
+	k.goes("first")
+}
+
+// fill writes a file until its disk is full.
+func fill(t *testing.T, name string) {
+	t.Helper()
+	file, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := make([]byte, 1<<20)
+	for err == nil {
+		_, err = file.Write(block)
+	}
+	if closed := file.Close(); cmp.Or(closed, err) == nil {
+		t.Fatal("the disk is not full")
+	}
+}
