@@ -212,7 +212,7 @@ func TestClusterAPIKindredDiskFull(t *testing.T) {
 	k.create("first", 1, 0)
 	k.nodesReady("first", 1, provisioning)
 	filler := filepath.Join(host.dir, "filler")
-	fill(t, filler)
+	fillDisk(t, filler)
 	k.create("second", 1, 0)
 	k.says("kindredmachine", "HostFailed", "no space left on device")
 	if err := os.Remove(filler); err != nil {
@@ -223,8 +223,8 @@ func TestClusterAPIKindredDiskFull(t *testing.T) {
 	k.goes("first")
 }
 
-// fill writes a file until its disk is full.
-func fill(t *testing.T, name string) {
+// fillDisk writes a file until its disk is full.
+func fillDisk(t *testing.T, name string) {
 	t.Helper()
 	file, err := os.Create(name)
 	if err != nil {
