@@ -4,13 +4,10 @@
 package scenarios
 
 import (
-	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -75,16 +72,17 @@ func TestClusterAPIKindredKilled(t *testing.T) {
 	move := func() result { return k.kindred("move", "--to", to.cluster.kubeconfig(), "cluster/work", "--yes") }
 	broken := make(chan result)
 	go func() { broken <- move() }()
-	k.killed(700 * time.Millisecond)
+	k.killed(300 * time.Millisecond)
 	if r := <-broken; r.code == 0 {
-		t.Errorf("a move succeeds although its source is killed:\n%s", r.out)
+		t.Log("the move ended before its source was killed")
+	} else {
+		k.within(provisioning, "the move goes on", func() error {
+			if r := move(); r.code != 0 {
+				return fmt.Errorf("%d, %s%s", r.code, r.out, r.err)
+			}
+			return nil
+		})
 	}
-	k.within(provisioning, "the move goes on", func() error {
-		if r := move(); r.code != 0 {
-			return fmt.Errorf("%d, %s%s", r.code, r.out, r.err)
-		}
-		return nil
-	})
 	k.hasNothing("after a move that was interrupted")
 	to.available("work", 3)
 	to.hasMachines()
@@ -190,20 +188,7 @@ func TestClusterAPIKindredRefused(t *testing.T) {
 func TestClusterAPIKindredDiskFull(t *testing.T) {
 	needsClusterAPI(t)
 	host := newHostMachines(t)
-	if err := os.MkdirAll(host.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("tmpfs", host.dir, "tmpfs", 0, "size=1g"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, m := range host.list() {
-			host.run("delete", m.Name)
-		}
-		if err := syscall.Unmount(host.dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	host.dir = filepath.Join(smallDisk(t, 1<<30), "machines")
 	release, err := servers.BuildKindredRelease(t.Context(), "../..", binary, ownVersion(t), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -211,30 +196,11 @@ func TestClusterAPIKindredDiskFull(t *testing.T) {
 	k := newKindredManagementOn(t, host, release)
 	k.create("first", 1, 0)
 	k.nodesReady("first", 1, provisioning)
-	filler := filepath.Join(host.dir, "filler")
-	fillDisk(t, filler)
+	heal := fill(t, filepath.Dir(host.dir))
 	k.create("second", 1, 0)
 	k.says("kindredmachine", "HostFailed", "no space left on device")
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
+	heal()
 	k.nodesReady("second", 1, provisioning)
 	k.goes("second")
 	k.goes("first")
-}
-
-// fillDisk writes a file until its disk is full.
-func fillDisk(t *testing.T, name string) {
-	t.Helper()
-	file, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := make([]byte, 1<<20)
-	for err == nil {
-		_, err = file.Write(block)
-	}
-	if closed := file.Close(); cmp.Or(closed, err) == nil {
-		t.Fatal("the disk is not full")
-	}
 }
