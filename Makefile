@@ -91,7 +91,7 @@ unit: test-deps ## run the unit tests, concurrent packages with the race detecto
 	@echo "NetworkPolicies compared with kube-network-policies"; cd test/policyoracle && go test ./...
 
 scenarios: test-deps build ## run the binary as a user would, with real containers
-	@echo "scenarios"; KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 30m ./test/scenarios/... ./test/crash
+	@echo "scenarios"; KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 50m ./test/scenarios/... ./test/crash
 
 kindredtest: build ## test the test kit, a separate module
 	@echo "test kit"; cd kindredtest && KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 ./...
@@ -155,7 +155,7 @@ sidecars: test-deps build ## run a CSI driver with upstream's provisioner, attac
 	@KINDRED_SIDECARS=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -run Sidecars ./test/scenarios
 
 capi: test-deps build lint-modules ## run Cluster API in the cluster and check its owner references (ARGS='-run TestClusterAPIPlain')
-	@KINDRED_CAPI=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 90m -v ./test/scenarios $(or $(ARGS),-run TestClusterAPI)
+	@KINDRED_CAPI=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 150m -v ./test/scenarios $(or $(ARGS),-run TestClusterAPI)
 
 # Where the release of the providers is written, and the version of the providers.
 CAPI_RELEASE ?= bin/cluster-api
