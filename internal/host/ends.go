@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// settled is how long Kindred has to run until its former ends are forgotten.
+// settled is the time after which a Kindred that runs has no former ends.
 const settled = 30 * time.Second
 
 // Ends are the ends of Kindred in a machine since it ran for longer than settled.

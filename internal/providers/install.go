@@ -150,7 +150,7 @@ func inOrder(objects []*unstructured.Unstructured) []*unstructured.Unstructured 
 	return sorted
 }
 
-// apply applies objects, whoever owns their fields: a release says how they have to be.
+// apply applies objects, and takes over fields that others have set.
 func (i *Installer) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
 	for _, o := range objects {
 		// Apply writes the answer to its argument.
