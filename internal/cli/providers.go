@@ -24,7 +24,6 @@ const renewal = 24 * time.Hour
 
 // clusterAPI keeps a release of Cluster API installed in the cluster of this process.
 type clusterAPI struct {
-	dir     string
 	release *providers.Release
 	cmd     *cobra.Command
 	clock   clock.WithTicker
@@ -39,7 +38,7 @@ func openClusterAPI(cmd *cobra.Command, dir string) (*clusterAPI, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	return &clusterAPI{dir, release, cmd, clock.RealClock{}}, nil
+	return &clusterAPI{release, cmd, clock.RealClock{}}, nil
 }
 
 // keep installs the release, and again each day until ctx is done. An error is printed: the cluster works without Cluster API.
