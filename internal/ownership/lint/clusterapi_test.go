@@ -203,3 +203,23 @@ func goneOwner(o *Object) *Object {
 	o.Owners[0].Standing = dangles
 	return o
 }
+
+// TestClusterAPIHolds: a hold is found, unless the undeletion that set it may be at work.
+func TestClusterAPIHolds(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		undeletion string
+		age        time.Duration
+		found      bool
+	}{
+		{"of a user", "", 0, true},
+		{"of an undeletion at work", "cluster/c", settling - time.Second, false},
+		{"of an undeletion that has ended", "cluster/c", settling, true},
+	} {
+		o := capiObject("ClusterClass")
+		o.Created, o.Hold = noon.Add(-test.age), &ownership.Hold{Undeletion: test.undeletion, Message: "held"}
+		if found := capiFindings(o); (len(found) == 1) != test.found {
+			t.Errorf("a hold %s: %q", test.name, found)
+		}
+	}
+}

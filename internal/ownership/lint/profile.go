@@ -18,8 +18,8 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// settling is the time after its creation in which an object may have other owners than documented: its controllers replace its first
-// owner by a more appropriate one.
+// settling is the time after its creation in which an object may have other owners than documented, because its controllers replace its first
+// owner by a more appropriate one, and in which an undeletion may hold it.
 const settling = time.Minute
 
 // Profile is a project's table of the owners of its objects. Under a profile only these objects are checked, what the table allows is no
@@ -231,6 +231,8 @@ func (p *Profile) concerns(s *Snapshot, f *Finding) bool {
 		return false
 	case ownership.RuleDangling:
 		return f.Severity != ownership.SeverityInfo // The collector is about to act.
+	case ownership.RuleOnHold:
+		return f.Object.Hold.Undeletion == "" || !s.young(f.Object) // The undeletion is at work.
 	case ownership.RuleLostReference:
 		p.leave(f)
 		return slices.ContainsFunc(lostOwners(f.Object), func(lost graph.Owner) bool {
