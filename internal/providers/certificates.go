@@ -108,7 +108,12 @@ func usable(secret *unstructured.Unstructured, names []string, now time.Time) ma
 	if now.Before(certificates[0].NotBefore) || certificates[0].NotAfter.Sub(now) < lifetime/3 {
 		return nil
 	}
-	return map[string]any{"tls.crt": data["tls.crt"], "tls.key": data["tls.key"]}
+	return secretData(data["tls.crt"], data["tls.key"])
+}
+
+// secretData returns the data of a Secret as cert-manager writes it: the certificate is its own authority.
+func secretData(certificate, key string) map[string]any {
+	return map[string]any{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}
 }
 
 // selfSigned returns a new certificate, which clients trust by itself, and its key.
@@ -144,9 +149,7 @@ func selfSigned(names []string, now time.Time) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{
-		"tls.crt": base64.StdEncoding.EncodeToString(encodedCertificate), "tls.key": base64.StdEncoding.EncodeToString(encodedKey),
-	}, nil
+	return secretData(base64.StdEncoding.EncodeToString(encodedCertificate), base64.StdEncoding.EncodeToString(encodedKey)), nil
 }
 
 // trust sets the authority that clients of an object's webhooks trust.

@@ -89,6 +89,9 @@ func TestCertify(t *testing.T) {
 	if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: "hook.one.svc", Roots: pool, CurrentTime: began}); err != nil {
 		t.Error(err)
 	}
+	if field(t, objects["serving-secret"], "data", "ca.crt") != bundle {
+		t.Error("the Secret has another authority than the webhooks")
+	}
 	hooks, _, _ := unstructured.NestedSlice(objects["hooks"].Object, "webhooks")
 	for _, hook := range hooks {
 		if trusted, _, _ := unstructured.NestedString(hook.(map[string]any), "clientConfig", "caBundle"); trusted != bundle {
