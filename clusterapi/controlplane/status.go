@@ -65,7 +65,9 @@ func (s *scope) count() {
 	}
 	s.Status.Replicas, s.Status.ReadyReplicas = ptr.To(int32(len(s.machines))), ptr.To(ready)
 	s.Status.AvailableReplicas, s.Status.UpToDateReplicas = ptr.To(available), ptr.To(upToDate)
-	s.Status.Versions, s.Status.Version = nil, ""
+	// Before the first machine it is the version which that will have: Cluster API makes no workers for a control plane without a version, and
+	// looks again after 15 s.
+	s.Status.Versions, s.Status.Version = nil, s.Spec.Version
 	for v, replicas := range versions {
 		s.Status.Versions = append(s.Status.Versions, clusterv1.StatusVersion{Version: v, Replicas: replicas})
 	}

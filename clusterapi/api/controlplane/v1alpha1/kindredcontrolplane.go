@@ -133,7 +133,7 @@ type KindredControlPlaneStatus struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	Versions []clusterv1.StatusVersion `json:"versions,omitempty"`
-	// version is the oldest of versions.
+	// version is the oldest of versions, or that of the spec before there is a machine.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
