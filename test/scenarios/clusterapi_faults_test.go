@@ -70,19 +70,26 @@ func TestClusterAPIKindredKilled(t *testing.T) {
 	to := newKindredManagementOn(t, k.host, k.release)
 	to.namespace = k.namespace
 	move := func() result { return k.kindred("move", "--to", to.cluster.kubeconfig(), "cluster/work", "--yes") }
+	arrived := to.background("get", "clusters", "--all-namespaces", "--watch", "--output", "name")
 	broken := make(chan result)
 	go func() { broken <- move() }()
-	k.killed(300 * time.Millisecond)
-	if r := <-broken; r.code == 0 {
-		t.Log("the move ended before its source was killed")
-	} else {
-		k.within(provisioning, "the move goes on", func() error {
-			if r := move(); r.code != 0 {
-				return fmt.Errorf("%d, %s%s", r.code, r.out, r.err)
-			}
-			return nil
-		})
+	for arrived.out.String() == "" {
+		select {
+		case r := <-broken:
+			t.Fatalf("the move ended before its target had the Cluster: %d, %s%s", r.code, r.out, r.err)
+		case <-time.After(time.Millisecond):
+		}
 	}
+	k.killed(0)
+	if r := <-broken; r.code == 0 {
+		t.Error("the move ended before its source was killed")
+	}
+	k.within(provisioning, "the move goes on", func() error {
+		if r := move(); r.code != 0 {
+			return fmt.Errorf("%d, %s%s", r.code, r.out, r.err)
+		}
+		return nil
+	})
 	k.hasNothing("after a move that was interrupted")
 	to.available("work", 3)
 	to.hasMachines()

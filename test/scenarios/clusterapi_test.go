@@ -56,17 +56,25 @@ func newManagement(t *testing.T) *management {
 		t.Fatal(err)
 	}
 	m := &management{newSession(t, ownClusterWithNode(t)), programs}
-	for _, p := range programs.Providers {
-		m.install(p)
-	}
-	for _, p := range programs.Providers {
-		m.kubectl("wait", "--namespace", p.Name+"-system", "--for=condition=Available", "deployments", "--all", "--timeout", patience.String())
-	}
+	m.install(programs.Providers...)
 	return m
 }
 
-// install applies a provider with an image of its program.
-func (m *management) install(p servers.Provider) {
+// install applies providers with images of their programs, and waits until they are available.
+func (m *management) install(all ...servers.Provider) {
+	m.Helper()
+	for _, p := range all {
+		m.load(p)
+		// Large definitions do not fit into the annotation of a client's apply.
+		m.input(listOf(m.objectsOf(p)), "apply", "--namespace", p.Name+"-system", "--server-side", "-f", "-")
+	}
+	for _, p := range all {
+		m.kubectl("wait", "--namespace", p.Name+"-system", "--for=condition=Available", "deployments", "--all", "--timeout", patience.String())
+	}
+}
+
+// load makes the image of a provider, and loads it into the node's runtime.
+func (m *management) load(p servers.Provider) {
 	m.Helper()
 	file := filepath.Join(m.TempDir(), "image.tar")
 	if err := images.Program(file, p.Program, p.Image); err != nil {
@@ -75,12 +83,16 @@ func (m *management) install(p servers.Provider) {
 	if r := m.cluster.run("image", "load", file); r.code != 0 {
 		m.Fatal(r.err)
 	}
-	objects, err := manifest(p, m.kubectl("kustomize", p.Config), map[string]string{"CLUSTER_TOPOLOGY": "true"})
+}
+
+// objectsOf returns the objects of a provider.
+func (m *management) objectsOf(p servers.Provider) []*unstructured.Unstructured {
+	m.Helper()
+	objects, err := manifest(p, m.kubectl("kustomize", p.Config), map[string]string{"CLUSTER_TOPOLOGY": "true", "EXP_RUNTIME_SDK": "true"})
 	if err != nil {
 		m.Fatalf("%s: %v", p.Name, err)
 	}
-	// Large definitions do not fit into the annotation of a client's apply.
-	m.input(listOf(objects), "apply", "--namespace", p.Name+"-system", "--server-side", "-f", "-")
+	return objects
 }
 
 // listOf encodes objects as a List.

@@ -6,6 +6,7 @@ package servers
 import (
 	"context"
 	"os"
+	"path"
 	"path/filepath"
 )
 
@@ -23,20 +24,33 @@ type ClusterAPI struct {
 type Provider struct {
 	// Name is its namespace, and the prefix of its objects, such as capi.
 	Name string
+	// Role is what clusterctl installs it as: core, bootstrap, control-plane, infrastructure or runtime-extension. Label is its name there,
+	// such as kubeadm.
+	Role, Label string
+	// Version is that of its module.
+	Version string
 	// Image is the reference of its image.
 	Image string
 	// Program is its manager.
 	Program string
-	// Config is the directory from which kubectl kustomize makes its manifest.
-	Config string
+	// Config is the directory from which kubectl kustomize makes its manifest, and Metadata the file that clusterctl wants beside it.
+	Config, Metadata string
 }
 
-// clusterAPIProviders are the module, beneath Cluster API's own, and the package in it of each provider.
-var clusterAPIProviders = []struct{ name, module, folder string }{
-	{name: "capi", folder: "core"},
-	{name: "capi-kubeadm-bootstrap", folder: "bootstrap/kubeadm"},
-	{name: "capi-kubeadm-control-plane", folder: "controlplane/kubeadm"},
-	{name: "capd", module: "/test", folder: "infrastructure/docker"},
+// clusterAPIPart is where a provider comes from: the module, beneath Cluster API's own, and the package in it.
+type clusterAPIPart struct {
+	Provider
+	module, folder string
+}
+
+// clusterAPIParts are the providers that scenarios run. The last has examples of clusters. core is the package of the core.
+func clusterAPIParts(core string) []clusterAPIPart {
+	return []clusterAPIPart{
+		{Provider{Name: "capi", Role: "core", Label: "cluster-api"}, "", core},
+		{Provider{Name: "capi-kubeadm-bootstrap", Role: "bootstrap", Label: "kubeadm"}, "", "bootstrap/kubeadm"},
+		{Provider{Name: "capi-kubeadm-control-plane", Role: "control-plane", Label: "kubeadm"}, "", "controlplane/kubeadm"},
+		{Provider{Name: "capd", Role: "infrastructure", Label: "docker"}, "/test", "infrastructure/docker"},
+	}
 }
 
 const clusterAPIModule = "sigs.k8s.io/cluster-api"
@@ -58,6 +72,34 @@ func (b clusterAPIBuild) build(ctx context.Context, program Program) (string, er
 	return program.Build(ctx, b.module, b.bin)
 }
 
+// provider builds a manager. The Deployments run it as /manager.
+func (b clusterAPIBuild) provider(ctx context.Context, part clusterAPIPart) (p Provider, err error) {
+	p = part.Provider
+	root, err := ListModule(ctx, b.module, "{{.Dir}}", clusterAPIModule)
+	if err != nil {
+		return p, err
+	}
+	source, err := ListModule(ctx, b.module, "{{.Dir}}", clusterAPIModule+part.module)
+	if err != nil {
+		return p, err
+	}
+	p.Version, p.Image = b.version, "example.com/"+p.Name+":"+b.version
+	p.Config, p.Metadata = filepath.Join(source, part.folder, "config", "default"), filepath.Join(root, "metadata.yaml")
+	p.Program, err = b.build(ctx, Program{Name: filepath.Join(p.Name, "manager"), Package: path.Join(clusterAPIModule+part.module, part.folder)})
+	return p, err
+}
+
+func (b clusterAPIBuild) providers(ctx context.Context, parts []clusterAPIPart) (all []Provider, err error) {
+	for _, part := range parts {
+		p, err := b.provider(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
 // specs is the test program of upstream's assertions and of its quick start.
 var specs = Program{Name: "clusterapi-specs", Package: ".", Tests: true}
 
@@ -68,6 +110,25 @@ func BuildClusterAPISpecs(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	return b.build(ctx, specs)
+}
+
+// BuildClusterAPIExtension builds upstream's extension of Cluster API that records which hooks were called.
+func BuildClusterAPIExtension(ctx context.Context, dir string) (Provider, error) {
+	b, err := newClusterAPIBuild(ctx, dir)
+	if err != nil {
+		return Provider{}, err
+	}
+	return b.provider(ctx, clusterAPIPart{Provider{Name: "test-extension", Role: "runtime-extension", Label: "test-extension"}, "/test", "extension"})
+}
+
+// BuildPreviousClusterAPI builds the providers of the previous minor version.
+func BuildPreviousClusterAPI(ctx context.Context, dir string) ([]Provider, error) {
+	b := clusterAPIBuild{module: filepath.Join(dir, "clusterapi-previous"), bin: filepath.Join(dir, "bin", "previous")}
+	var err error
+	if b.version, err = ListModule(ctx, b.module, "{{with .Replace}}{{.Version}}{{end}}", clusterAPIModule); err != nil {
+		return nil, err
+	}
+	return b.providers(ctx, clusterAPIParts("."))
 }
 
 // BuildClusterAPI builds the programs, as [BuildUpstream] does.
@@ -82,19 +143,9 @@ func BuildClusterAPI(ctx context.Context, dir string) (c ClusterAPI, err error) 
 	if c.Specs, err = b.build(ctx, specs); err != nil {
 		return ClusterAPI{}, err
 	}
-	for _, p := range clusterAPIProviders {
-		source, err := ListModule(ctx, b.module, "{{.Dir}}", clusterAPIModule+p.module)
-		if err != nil {
-			return ClusterAPI{}, err
-		}
-		// The Deployments run /manager.
-		program, err := b.build(ctx, Program{Name: filepath.Join(p.name, "manager"), Package: clusterAPIModule + p.module + "/" + p.folder})
-		if err != nil {
-			return ClusterAPI{}, err
-		}
-		config := filepath.Join(source, p.folder, "config", "default")
-		c.Providers = append(c.Providers, Provider{Name: p.name, Image: "example.com/" + p.name + ":" + b.version, Program: program, Config: config})
-		c.Templates = filepath.Join(source, p.folder, "templates") // the last provider has them
+	if c.Providers, err = b.providers(ctx, clusterAPIParts("core")); err != nil {
+		return ClusterAPI{}, err
 	}
+	c.Templates = filepath.Join(c.Providers[len(c.Providers)-1].Config, "..", "..", "templates")
 	return c, nil
 }
