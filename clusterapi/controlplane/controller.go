@@ -52,7 +52,9 @@ type Workload interface {
 
 // Reconciler makes the servers of KindredControlPlanes.
 type Reconciler struct {
-	Client   client.Client
+	Client client.Client
+	// Reader reads what the API has, where Client may read from a cache.
+	Reader   client.Reader
 	Workload Workload
 	// Clock decides when a rollout is due.
 	Clock clock.PassiveClock
@@ -207,15 +209,30 @@ func (s *scope) servers() []server {
 // take takes the step that was decided.
 func (r *Reconciler) take(ctx context.Context, s *scope) error {
 	switch s.next.step {
-	case begin:
-		return r.create(ctx, s, true)
-	case add:
-		return r.create(ctx, s, false)
+	case begin, add:
+		if current, err := r.isCurrent(ctx, s); err != nil || !current {
+			return err // the event of the other machine causes the next request
+		}
+		return r.create(ctx, s, s.next.step == begin)
 	case remove:
 		ctrl.LoggerFrom(ctx).Info("Deleting a machine of the control plane", "machine", s.next.machine, "why", s.next.message)
 		return client.IgnoreNotFound(r.Client.Delete(ctx, s.machines[s.next.machine]))
 	}
 	return nil
+}
+
+// isCurrent reports whether the decision knows all machines. The cache may lag behind a creation, and a second first server would be another cluster.
+func (r *Reconciler) isCurrent(ctx context.Context, s *scope) (bool, error) {
+	existing, err := collections.GetFilteredMachinesForCluster(ctx, r.Reader, s.cluster, collections.OwnedMachines(s.KindredControlPlane, kind.GroupKind()))
+	if err != nil {
+		return false, err
+	}
+	for name := range existing {
+		if s.machines[name] == nil {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // leave removes the servers from etcd whose machines are about to be removed from the host.

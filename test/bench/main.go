@@ -120,6 +120,12 @@ func besideUpstream() []figure {
 	add("job", "Job of 1,000 completions, times as fast", 1, runningJob, faster)
 	add("statefulset", "StatefulSet of 100 pods, times as fast", 1, startingSet, faster)
 	add("cronjobs", "1,000 CronJobs due in the same second, times as fast", 1, schedulingJobs(20), faster)
+	for _, count := range []int{20, 200} {
+		name := fmt.Sprintf("clusters-%d", count)
+		all = append(all, figure{
+			name: name, what: fmt.Sprintf("%d Clusters of Cluster API, until Available, share of upstream's", count), target: 0.6, measure: besideClusterAPI(name, count),
+		})
+	}
 	return all
 }
 

@@ -159,7 +159,9 @@ func (o options) register(ctx context.Context, mgr ctrl.Manager, config *rest.Co
 		}
 	}
 	if o.runs("control-plane") {
-		return (&controlplane.Reconciler{Client: mgr.GetClient(), Workload: &workload.Servers{Management: mgr.GetClient()}, Clock: clock.RealClock{}}).SetupWithManager(ctx, mgr)
+		return (&controlplane.Reconciler{
+			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Workload: &workload.Servers{Management: mgr.GetClient()}, Clock: clock.RealClock{},
+		}).SetupWithManager(ctx, mgr)
 	}
 	return nil
 }

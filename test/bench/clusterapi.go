@@ -1,0 +1,279 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kindred-project/kindred/internal/providers"
+	"github.com/kindred-project/kindred/test/servers"
+)
+
+const (
+	// machinesPerCluster are those of each Cluster: one of the control plane, the others workers.
+	machinesPerCluster = 10
+	// clustersLimit is the time that all Clusters may take to be Available, and to be gone.
+	clustersLimit = 90 * time.Minute
+	// observePause is the time between two looks at the Clusters, and probePause between two requests whose time is measured.
+	observePause = 2 * time.Second
+	probePause   = 50 * time.Millisecond
+)
+
+var (
+	clusters = schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"}
+	machines = clusters.GroupVersion().WithResource("machines")
+)
+
+// clusterAPIResult is what Clusters cost a side.
+type clusterAPIResult struct {
+	provisioned, deleted time.Duration
+	// processor is the processor time of the side until the Clusters are Available.
+	processor time.Duration
+	// memory is the most resident memory, in MB.
+	memory float64
+	// p99 is that of the probe's requests until the Clusters are Available.
+	p99  time.Duration
+	load string
+}
+
+// besideClusterAPI provisions and deletes a number of Clusters with machines in memory on both sides, prints what that costs, and
+// returns Kindred's share of upstream's time until all are Available.
+func besideClusterAPI(row string, count int) func(context.Context, *bench) (float64, error) {
+	return func(ctx context.Context, b *bench) (float64, error) {
+		programs, err := servers.BuildClusterAPI(ctx, "test/servers")
+		if err != nil {
+			return 0, err
+		}
+		theirs, err := b.clustersOn(ctx, startUpstream, programs, count)
+		if err != nil {
+			return 0, fmt.Errorf("upstream: %w", err)
+		}
+		ours, err := b.clustersOn(ctx, startKindred, programs, count)
+		if err != nil {
+			return 0, err
+		}
+		var ratio float64
+		for _, figure := range []struct {
+			name         string
+			ours, theirs float64
+		}{
+			{"-memory", ours.memory, theirs.memory},
+			{"-p99", ours.p99.Seconds() * 1000, theirs.p99.Seconds() * 1000},
+			{"-processor", ours.processor.Seconds(), theirs.processor.Seconds()},
+			{"-delete", ours.deleted.Seconds(), theirs.deleted.Seconds()},
+			{"", ours.provisioned.Seconds(), theirs.provisioned.Seconds()},
+		} {
+			ratio = share.of(figure.ours, figure.theirs)
+			if err := b.remember(ctx, result{row + figure.name, figure.ours, figure.theirs, ratio, ours.load, theirs.load}); err != nil {
+				return 0, err
+			}
+		}
+		return ratio, nil
+	}
+}
+
+// clustersOn measures one side.
+func (b *bench) clustersOn(ctx context.Context, start starter, programs servers.ClusterAPI, count int) (result clusterAPIResult, err error) {
+	result.load = load()
+	s, err := start(ctx, b, 0)
+	if err != nil {
+		return result, err
+	}
+	defer s.stop()
+	m, err := startManagers(ctx, b, s, programs)
+	if err != nil {
+		return result, err
+	}
+	defer m.end()
+	o, err := m.observe(ctx)
+	if err != nil {
+		return result, err
+	}
+	defer o.stop()
+	used, began := s.processorTime(), time.Now()
+	if err := m.createClusters(ctx, programs.Templates, count); err != nil {
+		return result, err
+	}
+	if err := o.await(ctx, "Available", count, countAvailable); err != nil {
+		return result, err
+	}
+	result.provisioned, result.processor = time.Since(began), s.processorTime()-used
+	result.p99 = o.p99()
+	if err := o.checkMachines(ctx, count*machinesPerCluster); err != nil {
+		return result, err
+	}
+	began = time.Now()
+	if err := o.client.Resource(clusters).Namespace(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		return result, err
+	}
+	if err := o.await(ctx, "gone", count, func(all []unstructured.Unstructured) int { return count - len(all) }); err != nil {
+		return result, err
+	}
+	result.deleted, result.memory = time.Since(began), o.peak
+	theirs, err := residentMemory(m.pids()...)
+	fmt.Printf("  %s: %d Clusters of %d machines Available in %.1f s with %.1f s of processor time, p99 of %d gets %s ms; gone in %.1f s; at most %.0f MB; the managers %.0f MB at the end (load before %s)\n",
+		s.name, count, machinesPerCluster, result.provisioned.Seconds(), result.processor.Seconds(), o.probes, millis(result.p99), result.deleted.Seconds(), result.memory, theirs, result.load)
+	return result, err
+}
+
+// createClusters applies a ClusterClass and Clusters of it, from upstream's examples.
+func (m *managers) createClusters(ctx context.Context, templates string, count int) error {
+	values := map[string]string{
+		"NAMESPACE": metav1.NamespaceDefault, "KUBERNETES_VERSION": "v1.36.0",
+		"CONTROL_PLANE_MACHINE_COUNT": "1", "WORKER_MACHINE_COUNT": strconv.Itoa(machinesPerCluster - 1),
+	}
+	lookup := func(name string) string { return values[name] }
+	class, err := os.ReadFile(filepath.Join(templates, "clusterclass-in-memory.yaml"))
+	if err != nil {
+		return err
+	}
+	if err := m.apply(ctx, string(class)); err != nil {
+		return err
+	}
+	template, err := os.ReadFile(filepath.Join(templates, "cluster-template-in-memory.yaml"))
+	if err != nil {
+		return err
+	}
+	var all strings.Builder
+	for i := range count {
+		values["CLUSTER_NAME"] = fmt.Sprintf("c%d", i)
+		cluster, err := providers.Substitute(string(template), lookup)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&all, "---\n%s\n", cluster)
+	}
+	return m.apply(ctx, all.String())
+}
+
+func (m *managers) pids() (all []int) {
+	for _, p := range m.processes {
+		all = append(all, p.Process.Pid)
+	}
+	return all
+}
+
+// observer looks at the Clusters of a side and at its memory, while a probe measures how long requests take.
+type observer struct {
+	*managers
+	client dynamic.Interface
+	peak   float64 // the most resident memory, in MB
+	// stop ends the probe, which sends what it has measured.
+	stop     context.CancelFunc
+	measured chan []time.Duration
+	probes   int
+}
+
+func (m *managers) observe(ctx context.Context) (*observer, error) {
+	config := withOwnConnection(m.config)
+	config.QPS, config.ContentType, config.AcceptContentTypes = -1, "application/json", "application/json"
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	probe, err := newClient(m.config)
+	if err != nil {
+		return nil, err
+	}
+	o := &observer{managers: m, client: client, measured: make(chan []time.Duration, 1)}
+	ctx, o.stop = context.WithCancel(ctx)
+	go func() {
+		var took []time.Duration
+		for ctx.Err() == nil {
+			began := time.Now()
+			_, err := probe.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+			if err == nil {
+				took = append(took, time.Since(began))
+			}
+			pause(ctx, probePause)
+		}
+		o.measured <- took
+	}()
+	return o, nil
+}
+
+// p99 ends the probe and returns the 99th percentile of its requests.
+func (o *observer) p99() time.Duration {
+	o.stop()
+	took := <-o.measured
+	if o.probes = len(took); o.probes == 0 {
+		return 0
+	}
+	return percentiles(took)[1]
+}
+
+// await waits until a number of Clusters are in a state, which count counts. It prints how many are, twice a minute.
+func (o *observer) await(ctx context.Context, state string, want int, count func([]unstructured.Unstructured) int) error {
+	began, said := time.Now(), time.Now()
+	for {
+		all, err := o.client.Resource(clusters).Namespace(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		resident, err := o.memory()
+		if err != nil {
+			return err
+		}
+		o.peak = max(o.peak, resident)
+		have := count(all.Items)
+		if have == want {
+			return nil
+		}
+		if time.Since(began) > clustersLimit {
+			return fmt.Errorf("%d of %d Clusters are %s after %v", have, want, state, clustersLimit)
+		}
+		if time.Since(said) > 30*time.Second {
+			said = time.Now()
+			fmt.Fprintf(os.Stderr, "  %s: %d of %d Clusters are %s after %.0f s\n", o.name, have, want, state, time.Since(began).Seconds())
+		}
+		pause(ctx, observePause)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// countAvailable returns how many Clusters are Available.
+func countAvailable(all []unstructured.Unstructured) (available int) {
+	for _, cluster := range all {
+		conditions, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
+		if slices.ContainsFunc(conditions, func(c any) bool {
+			condition := c.(map[string]any)
+			return condition["type"] == "Available" && condition["status"] == "True"
+		}) {
+			available++
+		}
+	}
+	return available
+}
+
+// checkMachines returns an error unless there are so many Machines, each with a node.
+func (o *observer) checkMachines(ctx context.Context, want int) error {
+	all, err := o.client.Resource(machines).Namespace(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	withNode := 0
+	for _, machine := range all.Items {
+		if name, _, _ := unstructured.NestedString(machine.Object, "status", "nodeRef", "name"); name != "" {
+			withNode++
+		}
+	}
+	if withNode != want || len(all.Items) != want {
+		return fmt.Errorf("%d Machines, %d of them with a node, and not %d", len(all.Items), withNode, want)
+	}
+	return nil
+}
