@@ -6,8 +6,10 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/grpclog"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -77,6 +79,8 @@ func removeServer(cmd *cobra.Command, layout datadir.Layout, name string) error 
 
 // membersOf connects to the members of the etcd cluster whose member runs in a data directory.
 func membersOf(ctx context.Context, layout datadir.Layout, instance datadir.Instance) (*storage.Members, error) {
+	// The answer says which members do not respond. gRPC would print that as well, for each attempt to connect.
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	ca, cert, key := pki.EtcdFiles(layout.PKI())
 	return storage.ConnectMembers(ctx, ca, cert, key, instance.EtcdMember)
 }

@@ -70,6 +70,9 @@ func serversOf(t *testing.T, l *lan, limit time.Duration, store ...string) {
 	s = s.on(all, lost)
 	led = s.follows(led, killed, limit, "a crash")
 	s.scales("web", 3)
+	if r := s.cluster.run("status"); r.out == "" || strings.Contains(r.err, "grpc") {
+		t.Errorf("status while a server is away: %s%s", r.out, r.err)
+	}
 	lost.again(t)
 
 	stopped := led.of(t, all)
