@@ -33,7 +33,8 @@ func (r *Reconciler) create(ctx context.Context, s *scope, first bool) (failed e
 	name := names.SimpleNameGenerator.GenerateName(s.Name + "-")
 	var made []client.Object
 	defer func() {
-		if failed == nil {
+		// If the answer to its creation was lost, the Machine may exist, and needs them.
+		if failed == nil || !apierrors.IsNotFound(r.Reader.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, &clusterv1.Machine{})) {
 			return
 		}
 		for _, object := range made {
@@ -110,6 +111,8 @@ func (s *scope) machine(name string, infrastructure *unstructured.Unstructured) 
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: s.Namespace, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.KindredControlPlane, kind)},
 			Annotations: map[string]string{controlplanev1.LeaveHook: ""},
+			// Cluster API sets it otherwise, and comes back for the rest a second later.
+			Finalizers: []string{clusterv1.MachineFinalizer},
 		},
 		Spec: clusterv1.MachineSpec{
 			ClusterName: s.cluster.Name,

@@ -4,6 +4,7 @@
 package scenarios
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -70,13 +71,19 @@ func TestClusterAPIKindredKilled(t *testing.T) {
 	to := newKindredManagementOn(t, k.host, k.release)
 	to.namespace = k.namespace
 	move := func() result { return k.kindred("move", "--to", to.cluster.kubeconfig(), "cluster/work", "--yes") }
-	arrived := to.background("get", "clusters", "--all-namespaces", "--watch", "--output", "name")
+	paused := k.background("get", "cluster", "work", "--watch", "--output", `jsonpath={.metadata.name} {.spec.paused}{"\n"}`)
+	k.eventually("the Cluster is watched", func() error {
+		if paused.out.String() == "" {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 	broken := make(chan result)
 	go func() { broken <- move() }()
-	for arrived.out.String() == "" {
+	for !strings.Contains(paused.out.String(), "true") { // the first thing that it does
 		select {
 		case r := <-broken:
-			t.Fatalf("the move ended before its target had the Cluster: %d, %s%s", r.code, r.out, r.err)
+			t.Fatalf("the move ended before its source was seen paused: %d, %s%s", r.code, r.out, r.err)
 		case <-time.After(time.Millisecond):
 		}
 	}

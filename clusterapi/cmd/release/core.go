@@ -81,25 +81,17 @@ func (r release) writeCore(clusterctl *strings.Builder) error {
 	return writeImage(filepath.Join(r.out, "core.tar"), tag, map[string]string{"manager": r.core})
 }
 
-// defaults are variables of the core with other defaults than upstream's, which the user may set all the same.
-var defaults = []struct{ upstream, ours string }{
-	// The providers have a ClusterClass.
-	{"${CLUSTER_TOPOLOGY:=false}", "${CLUSTER_TOPOLOGY:=true}"},
-	// With the limit, each object is reconciled once a second, and each step of a new cluster waits for it. A host has few clusters.
-	{"${EXP_RECONCILER_RATE_LIMITING:=true}", "${EXP_RECONCILER_RATE_LIMITING:=false}"},
-}
+// Clusters from a ClusterClass are possible unless the user decides otherwise: the providers have one.
+const topologyOff, topologyOn = "${CLUSTER_TOPOLOGY:=false}", "${CLUSTER_TOPOLOGY:=true}"
 
-// coreComponents returns the objects of the core with our defaults, and with the image of its manager, which may have been loaded.
+// coreComponents returns the objects of the core with the image of its manager, which may have been loaded.
 func coreComponents(kustomized, tag string) ([]byte, error) {
-	for _, d := range defaults {
-		if !strings.Contains(kustomized, d.upstream) {
-			return nil, fmt.Errorf("the core has no variable %s", d.upstream)
-		}
-		kustomized = strings.ReplaceAll(kustomized, d.upstream, d.ours)
+	if !strings.Contains(kustomized, topologyOff) {
+		return nil, fmt.Errorf("the core has no variable %s", topologyOff)
 	}
 	var out bytes.Buffer
 	images := 0
-	for document := range strings.SplitSeq(kustomized, "\n---\n") {
+	for document := range strings.SplitSeq(strings.ReplaceAll(kustomized, topologyOff, topologyOn), "\n---\n") {
 		o := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
 			return nil, err

@@ -23,7 +23,7 @@ metadata: {name: capi-system}
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: capi-controller-manager}
-spec: {template: {spec: {containers: [{name: manager, image: controller:main, imagePullPolicy: Always, args: ["--topology=${CLUSTER_TOPOLOGY:=false},limit=${EXP_RECONCILER_RATE_LIMITING:=true}"]}]}}}
+spec: {template: {spec: {containers: [{name: manager, image: controller:main, imagePullPolicy: Always, args: ["--topology=${CLUSTER_TOPOLOGY:=false}"]}]}}}
 EOF
 `
 
@@ -46,10 +46,8 @@ func TestCore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range defaults {
-		if !strings.Contains(string(text), d.ours) {
-			t.Errorf("no %s in\n%s", d.ours, text)
-		}
+	if !strings.Contains(string(text), topologyOn) {
+		t.Errorf("no %s in\n%s", topologyOn, text)
 	}
 	if image := "image: example.com/core:" + filepath.Base(filepath.Dir(files[0])); !strings.Contains(string(text), image) || !strings.Contains(string(text), "IfNotPresent") {
 		t.Errorf("no %s in\n%s", image, text)
@@ -58,7 +56,7 @@ func TestCore(t *testing.T) {
 
 // TestCoreWithoutManager: a core whose manager cannot be found is refused.
 func TestCoreWithoutManager(t *testing.T) {
-	other := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: other, annotations: {a: \"" + defaults[0].upstream + defaults[1].upstream + "\"}}\n"
+	other := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: other, annotations: {a: \"" + topologyOff + "\"}}\n"
 	if _, err := coreComponents(other, "example.com/core:v1"); err == nil || !strings.Contains(err.Error(), "0 Deployments") {
 		t.Errorf("error %v", err)
 	}
