@@ -4,16 +4,22 @@
 package controlplane
 
 import (
+	"context"
+	"errors"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	bootstrapv1 "github.com/kindred-project/kindred/clusterapi/api/bootstrap/v1alpha1"
 	controlplanev1 "github.com/kindred-project/kindred/clusterapi/api/controlplane/v1alpha1"
+	infrav1 "github.com/kindred-project/kindred/clusterapi/api/infrastructure/v1alpha1"
 )
 
 // TestIsCurrent: a decision is current if it knows all machines of the control plane that the API has.
@@ -54,4 +60,57 @@ func TestIsCurrent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCreateFails: the parts of a machine are deleted with a creation that fails, unless the Machine exists all the same.
+func TestCreateFails(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		lost  bool // the Machine is created, and the answer is lost
+		parts int
+	}{{"refused", false, 0}, {"the answer is lost", true, 2}} {
+		t.Run(test.name, func(t *testing.T) {
+			failure := errors.New("connection reset")
+			c := newAPI(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if _, isMachine := o.(*clusterv1.Machine); !isMachine {
+					return c.Create(ctx, o, opts...)
+				}
+				if test.lost {
+					return errors.Join(c.Create(ctx, o, opts...), failure)
+				}
+				return failure
+			}})
+			p := &controlplanev1.KindredControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "p"}}
+			p.Spec.Version = "v1.37.1"
+			p.Spec.MachineTemplate.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "KindredMachineTemplate", Name: "t"}
+			s := &scope{KindredControlPlane: p, cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "default"}}}
+			if err := (&Reconciler{Client: c, Reader: c}).create(t.Context(), s, true); !errors.Is(err, failure) {
+				t.Fatal(err)
+			}
+			machines, configs := &infrav1.KindredMachineList{}, &bootstrapv1.KindredConfigList{}
+			if err := errors.Join(c.List(t.Context(), machines), c.List(t.Context(), configs)); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(machines.Items) + len(configs.Items); got != test.parts {
+				t.Errorf("%d parts are left, want %d", got, test.parts)
+			}
+		})
+	}
+}
+
+// newAPI returns an API with the template of a machine.
+func newAPI(t *testing.T, funcs interceptor.Funcs) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{apiextensionsv1.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, infrav1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(funcs).WithObjects(
+		&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
+			Name: "kindredmachinetemplates." + infrav1.GroupVersion.Group, Labels: map[string]string{"cluster.x-k8s.io/v1beta2": infrav1.GroupVersion.Version},
+		}},
+		&infrav1.KindredMachineTemplate{ObjectMeta: metav1.ObjectMeta{Name: "t", Namespace: "default"}},
+	).Build()
 }
