@@ -55,7 +55,7 @@ func clusterAPIParts(core string) []clusterAPIPart {
 
 const clusterAPIModule = "sigs.k8s.io/cluster-api"
 
-// clusterAPIBuild builds programs of the module in clusterapi.
+// clusterAPIBuild builds programs of a version of Cluster API, which a module here requires.
 type clusterAPIBuild struct{ module, bin, version string }
 
 func newClusterAPIBuild(ctx context.Context, dir string) (b clusterAPIBuild, err error) {
