@@ -49,8 +49,19 @@ type clusterAPIResult struct {
 	load string
 }
 
-// besideClusterAPI provisions and deletes a number of Clusters with machines in memory on both sides, prints what that costs, and
-// returns Kindred's share of upstream's time until all are Available.
+// clustersOfKindred provisions and deletes a number of Clusters with machines in memory on Kindred, and returns the seconds until all are Available.
+func clustersOfKindred(count int) func(context.Context, *bench) (float64, error) {
+	return func(ctx context.Context, b *bench) (float64, error) {
+		programs, err := servers.BuildClusterAPI(ctx, "test/servers")
+		if err != nil {
+			return 0, err
+		}
+		ours, err := b.clustersOn(ctx, startKindred, programs, count)
+		return ours.provisioned.Seconds(), err
+	}
+}
+
+// besideClusterAPI does the same on both sides, prints what that costs, and returns Kindred's share of upstream's time until all are Available.
 func besideClusterAPI(row string, count int) func(context.Context, *bench) (float64, error) {
 	return func(ctx context.Context, b *bench) (float64, error) {
 		programs, err := servers.BuildClusterAPI(ctx, "test/servers")
@@ -104,10 +115,13 @@ func (b *bench) clustersOn(ctx context.Context, start starter, programs servers.
 	}
 	defer o.stop()
 	used, began := s.processorTime(), time.Now()
-	if err := m.createClusters(ctx, programs.Templates, count); err != nil {
-		return result, err
-	}
-	if err := o.await(ctx, "Available", count, countAvailable); err != nil {
+	err = s.profiled(ctx, func() error {
+		if err := m.createClusters(ctx, programs.Templates, count); err != nil {
+			return err
+		}
+		return o.await(ctx, "Available", count, countAvailable)
+	})
+	if err != nil {
 		return result, err
 	}
 	result.provisioned, result.processor = time.Since(began), s.processorTime()-used

@@ -91,6 +91,7 @@ func figures() []figure {
 		{name: "pods-100-runtime", what: "100 real pods at once, all Ready, ÷ the same CRI calls", unit: "", target: 1.25, measure: manyBesideRuntime},
 		{name: "probes-processor", what: "110 pods with a probe each second, share of a core", unit: "%", target: 5, measure: probesProcessor},
 		{name: "probes-memory", what: "the same, memory", unit: "MB", target: 25, measure: probesMemory},
+		{name: "clusters-20", what: "20 Clusters of 10 machines of Cluster API, until Available", unit: "s", target: 150, measure: clustersOfKindred(20)},
 		{name: "summary", what: "/stats/summary of 110 pods", unit: "ms", target: 50, measure: summaryLatency},
 	}, besideUpstream())
 }
@@ -121,7 +122,7 @@ func besideUpstream() []figure {
 	add("statefulset", "StatefulSet of 100 pods, times as fast", 1, startingSet, faster)
 	add("cronjobs", "1,000 CronJobs due in the same second, times as fast", 1, schedulingJobs(20), faster)
 	for _, count := range []int{20, 200} {
-		name := fmt.Sprintf("clusters-%d", count)
+		name := fmt.Sprintf("beside-clusters-%d", count)
 		all = append(all, figure{
 			name: name, what: fmt.Sprintf("%d Clusters of Cluster API, until Available, share of upstream's", count), target: 0.6, measure: besideClusterAPI(name, count),
 		})
