@@ -188,7 +188,7 @@ func (w *throttledWatch) run(ctx context.Context, pressure *backpressure, versio
 	defer close(w.events)
 	for e := range w.source.ResultChan() {
 		if version := versionOf(versions, e); version > 0 {
-			pressure.await(ctx, storeEvent{version, e.Object})
+			pressure.await(ctx, storeEvent{version, unwrapped(e.Object)})
 		}
 		select {
 		case w.events <- e:
@@ -196,6 +196,14 @@ func (w *throttledWatch) run(ctx context.Context, pressure *backpressure, versio
 			return
 		}
 	}
+}
+
+// unwrapped returns the object of an event for a watch cache, which etcd3 wraps together with a time. Selectors know the object only.
+func unwrapped(object runtime.Object) runtime.Object {
+	if timed, ok := object.(storage.WatchEventWithRecordTime); ok {
+		return timed.Unwrap()
+	}
+	return object
 }
 
 // versionOf returns the resource version of an event about an object; 0 for bookmarks and

@@ -143,3 +143,19 @@ func TestSelection(t *testing.T) {
 		}
 	}
 }
+
+// timed is an event's object as etcd3 wraps it for a watch cache.
+type timed struct{ runtime.Object }
+
+func (t timed) RecordTime() time.Time  { return time.Time{} }
+func (t timed) Unwrap() runtime.Object { return t.Object }
+
+// TestSelectorsGetObjects: a selector compares the object itself. The functions of built-in resources know only their own type.
+func TestSelectorsGetObjects(t *testing.T) {
+	pod := &corev1.Pod{}
+	for name, object := range map[string]runtime.Object{"as it is": pod, "with a time": timed{pod}} {
+		if unwrapped(object) != runtime.Object(pod) {
+			t.Errorf("%s: the selector gets %T", name, unwrapped(object))
+		}
+	}
+}

@@ -33,10 +33,16 @@ func podStorage(t *testing.T, b *Backend) storage.Interface {
 // newPodStorage returns the storage of pods, with a watch cache that has just begun to fill.
 func newPodStorage(t *testing.T, b *Backend) storage.Interface {
 	t.Helper()
+	return newStorage(t, b, "pods", false)
+}
+
+// newStorage returns the storage of a resource whose objects are pods.
+func newStorage(t *testing.T, b *Backend, resource string, lazy bool) storage.Interface {
+	t.Helper()
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	codec := scheme.Codecs.CodecForVersions(info.Serializer, info.Serializer, corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)
 	config := storagebackend.NewDefaultConfig(Prefix, codec)
-	store, destroy, err := b.decorate(config.ForResource(schema.GroupResource{Resource: "pods"}), "/pods",
+	store, destroy, err := b.decorator(lazy)(config.ForResource(schema.GroupResource{Resource: resource}), "/"+resource,
 		func(obj runtime.Object) (string, error) { return podKey(obj.(*corev1.Pod).Name), nil },
 		func() runtime.Object { return &corev1.Pod{} }, func() runtime.Object { return &corev1.PodList{} },
 		storage.DefaultNamespaceScopedAttr, nil, nil)

@@ -305,7 +305,7 @@ func TestUndecodableObjectEndsTheStart(t *testing.T) {
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	codec := scheme.Codecs.CodecForVersions(info.Serializer, info.Serializer, corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)
 	config := storagebackend.NewDefaultConfig(Prefix, codec)
-	_, destroy, err := b.decorate(config.ForResource(schema.GroupResource{Resource: "configmaps"}), "/configmaps",
+	_, destroy, err := b.decorator(false)(config.ForResource(schema.GroupResource{Resource: "configmaps"}), "/configmaps",
 		func(obj runtime.Object) (string, error) {
 			return "/configmaps/default/" + obj.(*corev1.ConfigMap).Name, nil
 		},

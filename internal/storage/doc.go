@@ -9,6 +9,8 @@
 //
 //	API request, watch                   one stack for each resource: storage.Interface
 //	    |
+//	lazyCache                            opens the layers from here to ownStream with the
+//	    |                                first list or watch, for custom resources
 //	watchBuffer                          buffers the events of slow watches, and reports
 //	    |                                to the eventThrottle how far each watch has come
 //	awaitedCache                         makes the server's own lists wait for the watch cache
@@ -17,10 +19,10 @@
 //	    |
 //	eventThrottle                        delays events while watches are behind
 //	    |
+//	ownStream                            watches the resource on a stream of its own
+//	    |
 //	deletions                            records deletions; deletes an object of a known
 //	    |                                version in one transaction
-//	bookmarkFilter                       drops bookmarks from watches that did not ask for them
-//	    |
 //	etcd3 (k8s.io/apiserver)             encodes, encrypts, decodes
 //	    |
 //	    +------------------------------  one client for all resources: kubernetes.Interface
@@ -33,6 +35,7 @@
 //
 // Why in this order:
 //
+//   - lazyCache is above all layers that a cache needs, so that requests bypass them until there is one.
 //   - watchBuffer is above the watch cache, because the cache ends a watch that does not take
 //     its events at once, and the buffer takes them.
 //   - awaitedCache is right above the watch cache, which it asks whether it is filled.
@@ -40,13 +43,13 @@
 //     it. Lists and watches that bypass the cache bypass the throttle too.
 //   - deletions is below the cache, which hands it a copy of the cached object, and above
 //     etcd3, because etcd3 knows neither the caller nor whether an update begins a deletion.
-//   - bookmarkFilter is right above etcd3, whose watches share one etcd stream: a progress
-//     notification that one of them requests reaches all of them.
+//   - ownStream is below the cache and not above deletions, because only the cache requests
+//     progress notifications, and etcd sends them to all watches of a stream.
 //   - readWindow and recordWriter are below etcd3, because they act on etcd's revisions and
 //     transactions, which no layer above etcd3 sees.
 //
-// Resources without a watch cache (see uncached) have neither watchBuffer, awaitedCache nor
-// eventThrottle.
+// Resources without a watch cache (see uncached) have neither lazyCache, watchBuffer,
+// awaitedCache, eventThrottle nor ownStream.
 //
 // watchBuffer and eventThrottle share one backpressure value for each resource. deletions
 // hands a record to recordWriter as an argument where it deletes by itself. Where etcd3 is

@@ -44,7 +44,7 @@ func (r Resources) GetRESTOptions(resource schema.GroupResource, example runtime
 	}
 	return generic.RESTOptions{
 		StorageConfig:             config,
-		Decorator:                 r.Backend.decorate,
+		Decorator:                 r.Backend.decorator(false),
 		EnableGarbageCollection:   true,
 		DeleteCollectionWorkers:   deleteCollectionWorkers,
 		ResourcePrefix:            r.Factory.ResourcePrefix(resource),
@@ -69,7 +69,7 @@ func (c customResources) GetRESTOptions(resource schema.GroupResource, _ runtime
 	config.StorageObjectCountTracker = c.counts
 	return generic.RESTOptions{
 		StorageConfig:             config.ForResource(resource),
-		Decorator:                 c.backend.decorate,
+		Decorator:                 c.backend.decorator(true),
 		EnableGarbageCollection:   true,
 		DeleteCollectionWorkers:   deleteCollectionWorkers,
 		ResourcePrefix:            resource.Group + "/" + resource.Resource,

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/features"
+	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 	"k8s.io/apiserver/pkg/storage/etcd3"
@@ -46,62 +47,101 @@ var unrecorded = map[schema.GroupResource]bool{
 	{Group: "events.k8s.io", Resource: "events"}: true,
 }
 
-// decorate builds the stack of one resource; the package comment draws it. It is a
-// generic.StorageDecorator.
-func (b *Backend) decorate(
-	config *storagebackend.ConfigForResource,
-	resourcePrefix string,
-	keyFunc func(runtime.Object) (string, error),
-	newFunc, newListFunc func() runtime.Object,
-	attributes storage.AttrFunc,
-	triggers storage.IndexerFuncs,
-	indexers *cache.Indexers,
-) (storage.Interface, factory.DestroyFunc, error) {
-	if err := b.Readable(config.GroupResource, resourcePrefix); err != nil {
+// resourceStorage is what a generic.StorageDecorator gets.
+type resourceStorage struct {
+	config      *storagebackend.ConfigForResource
+	prefix      string
+	keyFunc     func(runtime.Object) (string, error)
+	newFunc     func() runtime.Object
+	newListFunc func() runtime.Object
+	attributes  storage.AttrFunc
+	triggers    storage.IndexerFuncs
+	indexers    *cache.Indexers
+}
+
+// decorator returns a generic.StorageDecorator that builds the stack of one resource; the package comment draws it. If lazy is
+// set, the watch cache is opened by the first list or watch.
+func (b *Backend) decorator(lazy bool) generic.StorageDecorator {
+	return func(
+		config *storagebackend.ConfigForResource,
+		prefix string,
+		keyFunc func(runtime.Object) (string, error),
+		newFunc, newListFunc func() runtime.Object,
+		attributes storage.AttrFunc,
+		triggers storage.IndexerFuncs,
+		indexers *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		return b.build(resourceStorage{config, prefix, keyFunc, newFunc, newListFunc, attributes, triggers, indexers}, lazy)
+	}
+}
+
+func (b *Backend) build(r resourceStorage, lazy bool) (storage.Interface, factory.DestroyFunc, error) {
+	resource := r.config.GroupResource
+	if err := b.Readable(resource, r.prefix); err != nil {
 		return nil, nil, err
 	}
 	versioner := storage.APIObjectVersioner{}
-	etcd, err := etcd3.New(b.client, b.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix,
-		config.GroupResource, b.transformer(config.GroupResource), config.LeaseManagerConfig, b.wrapDecoder(config.GroupResource, newFunc, etcd3.NewDefaultDecoder(config.Codec, versioner)), versioner)
+	etcd, err := etcd3.New(b.client, b.compactor, r.config.Codec, r.newFunc, r.newListFunc, r.config.Prefix, r.prefix, resource,
+		b.transformer(resource), r.config.LeaseManagerConfig, b.wrapDecoder(resource, r.newFunc, etcd3.NewDefaultDecoder(r.config.Codec, versioner)), versioner)
 	if err != nil {
 		return nil, nil, err
 	}
 	raw := deletions{
-		Interface: bookmarkFilter{etcd}, backend: b, resource: config.GroupResource, recorded: !unrecorded[config.GroupResource],
-		prefix: resourcePrefix, root: path.Join("/", config.Prefix) + "/",
+		Interface: etcd, backend: b, resource: resource, recorded: !unrecorded[resource],
+		prefix: r.prefix, root: path.Join("/", r.config.Prefix) + "/",
 	}
-	forget := b.register(config, resourcePrefix, keyFunc, newFunc)
-	if uncached[config.GroupResource] {
-		return raw, sync.OnceFunc(func() {
-			forget()
-			etcd.Close()
-		}), nil
-	}
-	pressure := newBackpressure(b.clock)
-	cached, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage:             eventThrottle{raw, pressure},
-		Versioner:           versioner,
-		GroupResource:       config.GroupResource,
-		EventsHistoryWindow: config.EventsHistoryWindow,
-		ResourcePrefix:      resourcePrefix,
-		KeyFunc:             keyFunc,
-		NewFunc:             newFunc,
-		NewListFunc:         newListFunc,
-		GetAttrsFunc:        attributes,
-		IndexerFuncs:        triggers,
-		Indexers:            indexers,
-		Codec:               config.Codec,
-	})
-	if err != nil {
+	forget := b.register(r.config, r.prefix, r.keyFunc, r.newFunc)
+	end := func() {
 		forget()
 		etcd.Close()
+	}
+	if uncached[resource] {
+		return raw, sync.OnceFunc(end), nil
+	}
+	open := func() (storage.Interface, func(), error) { return b.openCache(r, raw, lazy) }
+	if lazy {
+		l := &lazyCache{Interface: raw, open: open}
+		return l, sync.OnceFunc(func() {
+			l.destroy()
+			end()
+		}), nil
+	}
+	cached, stop, err := open()
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	return cached, sync.OnceFunc(func() {
+		stop()
+		end()
+	}), nil
+}
+
+// openCache opens the watch cache of a resource above its store. It returns the layers from the cache up, and a function that
+// ends them. If awaited is set, clients wait for the cache too.
+func (b *Backend) openCache(r resourceStorage, raw storage.Interface, awaited bool) (storage.Interface, func(), error) {
+	pressure := newBackpressure(b.clock)
+	cached, err := cacher.NewCacherFromConfig(cacher.Config{
+		Storage:             eventThrottle{ownStream{raw, r.config.GroupResource.String()}, pressure},
+		Versioner:           raw.Versioner(),
+		GroupResource:       r.config.GroupResource,
+		EventsHistoryWindow: r.config.EventsHistoryWindow,
+		ResourcePrefix:      r.prefix,
+		KeyFunc:             r.keyFunc,
+		NewFunc:             r.newFunc,
+		NewListFunc:         r.newListFunc,
+		GetAttrsFunc:        r.attributes,
+		IndexerFuncs:        r.triggers,
+		Indexers:            r.indexers,
+		Codec:               r.config.Codec,
+	})
+	if err != nil {
 		return nil, nil, err
 	}
 	delegator := cacher.NewCacheDelegator(cached, raw)
-	return watchBuffer{awaitedCache{delegator, cached}, pressure, resourcePrefix}, sync.OnceFunc(func() {
+	stop := func() {
 		delegator.Stop()
 		cached.Stop()
-		forget()
-		etcd.Close()
-	}), nil
+	}
+	return watchBuffer{awaitedCache{delegator, cached, awaited}, pressure, r.prefix}, stop, nil
 }
