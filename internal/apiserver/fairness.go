@@ -33,7 +33,12 @@ type fairness struct {
 	schemas listers.FlowSchemaLister
 	levels  listers.PriorityLevelConfigurationLister
 	clock   clock.WithTicker
+	turns   *turns
 }
+
+// urgent are the priority levels whose requests take no turn, as they have their own seats in upstream's API server: a lease that
+// is renewed late makes a node unready or ends a controller.
+var urgent = map[string]bool{"leader-election": true, "node-high": true, "system": true}
 
 func newFairness(c Config, client kubernetes.Interface, shared informers.SharedInformerFactory) *fairness {
 	from := shared.Flowcontrol().V1()
@@ -44,6 +49,7 @@ func newFairness(c Config, client kubernetes.Interface, shared informers.SharedI
 		schemas:   from.FlowSchemas().Lister(),
 		levels:    from.PriorityLevelConfigurations().Lister(),
 		clock:     c.Clock,
+		turns:     newTurns(c.Clock),
 	}
 }
 
@@ -56,7 +62,7 @@ func (f *fairness) Handle(ctx context.Context, digest utilflowcontrol.RequestDig
 ) {
 	schema, level := f.exempt(digest.User)
 	if schema == nil || level == nil {
-		f.Interface.Handle(ctx, digest, note, estimate, queueNote, execute)
+		f.inTurn(ctx, digest, note, estimate, queueNote, execute)
 		return
 	}
 	note(schema, level, "")
@@ -66,6 +72,24 @@ func (f *fairness) Handle(ctx context.Context, digest utilflowcontrol.RequestDig
 		metrics.ObserveExecutionDuration(ctx, level.Name, schema.Name, f.clock.Since(started))
 	}()
 	execute()
+}
+
+// inTurn executes a request when it has a seat and its turn.
+func (f *fairness) inTurn(ctx context.Context, digest utilflowcontrol.RequestDigest,
+	note func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string),
+	estimate func() request.WorkEstimate, queueNote fairqueuing.QueueNoteFn, execute func(),
+) {
+	var of string // the name of the priority level, which is noted before the execution
+	noted := func(schema *flowcontrolv1.FlowSchema, level *flowcontrolv1.PriorityLevelConfiguration, flow string) {
+		of = level.Name
+		note(schema, level, flow)
+	}
+	f.Interface.Handle(ctx, digest, noted, estimate, queueNote, func() {
+		if !urgent[of] {
+			f.turns.await(ctx)
+		}
+		execute()
+	})
 }
 
 // exempt returns the objects that exempt a caller; nil for other callers, and until the objects are
