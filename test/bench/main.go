@@ -39,6 +39,8 @@ type figure struct {
 	target     float64
 	// atLeast is set if a higher result is better.
 	atLeast bool
+	// long is set if the figure takes more than ten minutes. It is measured only if -run is given.
+	long    bool
 	measure func(context.Context, *bench) (float64, error)
 }
 
@@ -122,9 +124,9 @@ func besideUpstream() []figure {
 	add("statefulset", "StatefulSet of 100 pods, times as fast", 1, startingSet, faster)
 	add("cronjobs", "1,000 CronJobs due in the same second, times as fast", 1, schedulingJobs(20), faster)
 	for _, count := range []int{20, 200} {
-		name := fmt.Sprintf("beside-clusters-%d", count)
+		name := fmt.Sprintf("clusters-%d-upstream", count)
 		all = append(all, figure{
-			name: name, what: fmt.Sprintf("%d Clusters of Cluster API, until Available, share of upstream's", count), target: 0.6, measure: besideClusterAPI(name, count),
+			name: name, what: fmt.Sprintf("%d Clusters of Cluster API, until Available, share of upstream's", count), target: 0.6, long: true, measure: besideClusterAPI(name, count),
 		})
 	}
 	return all
@@ -139,7 +141,7 @@ func main() {
 
 func run() error {
 	binary := flag.String("kindred", "bin/kindred", "the binary to measure; \"make build\" makes it")
-	only := flag.String("run", "", "measure only figures whose name matches this regular expression")
+	only := flag.String("run", "", "measure only figures whose name matches this regular expression (default all but those that take more than ten minutes)")
 	times := flag.Int("times", 1, "how often each figure is measured; the table shows every result")
 	dir := flag.String("dir", "", "where data directories are made (default the system's temporary directory)")
 	allocProfile := flag.String("allocprofile", "", "write the server's profile of what it allocated in the measured time to this file")
@@ -162,7 +164,7 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
 	}
-	selected := slices.DeleteFunc(figures(), func(f figure) bool { return !pattern.MatchString(f.name) })
+	selected := slices.DeleteFunc(figures(), func(f figure) bool { return !pattern.MatchString(f.name) || f.long && *only == "" })
 	if *list {
 		for _, f := range figures() {
 			fmt.Printf("%-18s %s\n", f.name, f.what)
