@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// turnsPerProcessor is how many goroutines may wait for a processor before another request has to wait for its turn.
+	// turnsPerProcessor is the number of goroutines waiting for each processor at which requests begin to queue.
 	turnsPerProcessor = 4
-	// turnPeriod is how often the waiting goroutines are counted while requests wait.
+	// turnPeriod is the interval at which a non-empty queue is checked.
 	turnPeriod = time.Millisecond
 	// maxTurn is the maximum time that a request waits for its turn.
 	maxTurn = time.Second
