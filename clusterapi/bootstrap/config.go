@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -22,7 +23,6 @@ import (
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/cluster-api/util/secret"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -92,16 +92,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (_ ctr
 	if !c.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	helper, err := patch.NewHelper(c, r.Client)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	defer func() {
-		err := helper.Patch(ctx, c, patch.WithStatusObservedGeneration{},
-			patch.WithOwnedConditions{Conditions: []string{clusterv1.ReadyCondition, dataSecretAvailable}})
-		failed = kerrors.NewAggregate([]error{failed, err})
-	}()
+	before := c.DeepCopy()
+	defer func() { failed = kerrors.NewAggregate([]error{failed, r.writeStatus(ctx, c, before)}) }()
 	return r.provide(ctx, cluster, machine, c)
+}
+
+// writeStatus writes the status in one patch. Of the two that Cluster API's helper sends, the first has the conditions only: Cluster API finds no
+// bootstrap data when it reconciles the Machine for that, and does not look again for a second.
+func (r *Reconciler) writeStatus(ctx context.Context, c, before *bootstrapv1.KindredConfig) error {
+	c.Status.ObservedGeneration = c.Generation
+	if equality.Semantic.DeepEqual(c.Status, before.Status) {
+		return nil
+	}
+	return r.Client.Status().Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // dataSecretAvailable is the condition that the bootstrap data exist.

@@ -36,7 +36,7 @@ import (
 
 const (
 	// startPeriod is the interval of requests to the first server until it answers, and checkPeriod that of requests from then on.
-	startPeriod = 500 * time.Millisecond
+	startPeriod = 200 * time.Millisecond
 	checkPeriod = 15 * time.Second
 	// renewBefore is the time before the end of the kubeconfig's certificate at which another one is issued.
 	renewBefore = 180 * 24 * time.Hour

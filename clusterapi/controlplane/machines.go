@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/patch"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/kindred-project/kindred/clusterapi/api/bootstrap/v1alpha1"
@@ -54,7 +55,24 @@ func (r *Reconciler) create(ctx context.Context, s *scope, first bool) (failed e
 		return fmt.Errorf("the configuration of a machine: %w", err)
 	}
 	made = append(made, config)
-	return r.Client.Create(ctx, s.machine(name, infrastructure))
+	machine := s.machine(name, infrastructure)
+	if err := r.Client.Create(ctx, machine); err != nil {
+		return err
+	}
+	r.handOver(ctx, machine, infrastructure, config)
+	return nil
+}
+
+// handOver makes a Machine the owner of its parts, for which their providers wait. Cluster API does the same a second later, so that a failure is no
+// error.
+func (r *Reconciler) handOver(ctx context.Context, m *clusterv1.Machine, parts ...client.Object) {
+	for _, part := range parts {
+		before := part.DeepCopyObject().(client.Object)
+		part.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(m, clusterv1.GroupVersion.WithKind("Machine"))})
+		if err := r.Client.Patch(ctx, part, client.MergeFrom(before)); err != nil {
+			ctrl.LoggerFrom(ctx).Info("Cluster API will make the Machine the owner of its part", "machine", m.Name, "part", part.GetName(), "why", err.Error())
+		}
+	}
 }
 
 // labels are those of a machine and its parts.

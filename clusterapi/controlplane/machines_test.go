@@ -11,6 +11,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,22 +81,69 @@ func TestCreateFails(t *testing.T) {
 				}
 				return failure
 			}})
-			p := &controlplanev1.KindredControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "p"}}
-			p.Spec.Version = "v1.37.1"
-			p.Spec.MachineTemplate.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "KindredMachineTemplate", Name: "t"}
-			s := &scope{KindredControlPlane: p, cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "default"}}}
-			if err := (&Reconciler{Client: c, Reader: c}).create(t.Context(), s, true); !errors.Is(err, failure) {
+			if err := (&Reconciler{Client: c, Reader: c}).create(t.Context(), newScope(), true); !errors.Is(err, failure) {
 				t.Fatal(err)
 			}
-			machines, configs := &infrav1.KindredMachineList{}, &bootstrapv1.KindredConfigList{}
-			if err := errors.Join(c.List(t.Context(), machines), c.List(t.Context(), configs)); err != nil {
-				t.Fatal(err)
-			}
-			if got := len(machines.Items) + len(configs.Items); got != test.parts {
+			if got := len(parts(t, c)); got != test.parts {
 				t.Errorf("%d parts are left, want %d", got, test.parts)
 			}
 		})
 	}
+}
+
+// TestHandOver: a Machine is the only owner of its parts, or the control plane stays their owner until Cluster API changes that.
+func TestHandOver(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		refused error
+		owner   string
+	}{{"allowed", nil, "Machine"}, {"refused", errors.New("forbidden"), "KindredControlPlane"}} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newAPI(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				if test.refused != nil {
+					return test.refused
+				}
+				return c.Patch(ctx, o, p, opts...)
+			}})
+			if err := (&Reconciler{Client: c, Reader: c}).create(t.Context(), newScope(), true); err != nil {
+				t.Fatal(err)
+			}
+			all := parts(t, c)
+			if len(all) != 2 {
+				t.Fatalf("%d parts, want 2", len(all))
+			}
+			for _, part := range all {
+				owners := part.GetOwnerReferences()
+				if len(owners) != 1 || owners[0].Kind != test.owner || (test.owner == "Machine") != ptr.Deref(owners[0].Controller, false) {
+					t.Errorf("owners of %T: %+v", part, owners)
+				}
+			}
+		})
+	}
+}
+
+// newScope returns a control plane without machines.
+func newScope() *scope {
+	p := &controlplanev1.KindredControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "p"}}
+	p.Spec.Version = "v1.37.1"
+	p.Spec.MachineTemplate.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "KindredMachineTemplate", Name: "t"}
+	return &scope{KindredControlPlane: p, cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "default"}}}
+}
+
+// parts returns the infrastructure and the configurations of all machines.
+func parts(t *testing.T, c client.Client) (all []client.Object) {
+	t.Helper()
+	machines, configs := &infrav1.KindredMachineList{}, &bootstrapv1.KindredConfigList{}
+	if err := errors.Join(c.List(t.Context(), machines), c.List(t.Context(), configs)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range machines.Items {
+		all = append(all, &machines.Items[i])
+	}
+	for i := range configs.Items {
+		all = append(all, &configs.Items[i])
+	}
+	return all
 }
 
 // newAPI returns an API with the template of a machine.

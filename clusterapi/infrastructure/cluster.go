@@ -114,9 +114,9 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	if err := r.Client.Get(ctx, request.NamespacedName, c); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	cluster, err := util.GetOwnerCluster(ctx, r.Client, c.ObjectMeta)
+	cluster, err := r.clusterOf(ctx, c)
 	if err != nil || cluster == nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err) // its owner comes with the next change
+		return ctrl.Result{}, client.IgnoreNotFound(err) // the Cluster causes another request when it comes
 	}
 	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, c); err != nil || isPaused || requeue {
 		return ctrl.Result{}, err
@@ -138,6 +138,25 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 		return ctrl.Result{}, nil // the patch causes the next request
 	}
 	return r.provision(ctx, cluster, c)
+}
+
+// clusterOf returns the Cluster of a KindredCluster, or nil: its owner, or the one that names it. Cluster API makes a Cluster the owner and looks
+// whether there is an endpoint in one reconciliation, and does not look again for a second.
+func (r *ClusterReconciler) clusterOf(ctx context.Context, c *infrav1.KindredCluster) (*clusterv1.Cluster, error) {
+	if cluster, err := util.GetOwnerCluster(ctx, r.Client, c.ObjectMeta); err != nil || cluster != nil {
+		return cluster, err
+	}
+	var all clusterv1.ClusterList
+	if err := r.Client.List(ctx, &all, client.InNamespace(c.Namespace)); err != nil {
+		return nil, err
+	}
+	ref := clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "KindredCluster", Name: c.Name}
+	for i := range all.Items {
+		if all.Items[i].Spec.InfrastructureRef == ref {
+			return &all.Items[i], nil
+		}
+	}
+	return nil, nil
 }
 
 // remove removes the endpoint once the cluster has no machines: until then they use it.

@@ -335,3 +335,30 @@ func TestChooseName(t *testing.T) {
 		t.Errorf("names %q and %q", chooseName(a), chooseName(b))
 	}
 }
+
+// TestEndpointBeforeOwner: a KindredCluster has its endpoint as soon as a Cluster names it.
+func TestEndpointBeforeOwner(t *testing.T) {
+	tests := map[string]struct {
+		change func(*clusterv1.Cluster)
+		made   bool
+	}{
+		"named":         {change: func(*clusterv1.Cluster) {}, made: true},
+		"named, paused": {change: func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) }},
+		"not named":     {change: func(c *clusterv1.Cluster) { c.Spec.InfrastructureRef.Name = "other" }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster, _, _, _, kc := objects()
+			kc.OwnerReferences, kc.Finalizers = nil, nil
+			test.change(cluster)
+			c, host := newClient(t, cluster, kc), newFakeHost()
+			r := &ClusterReconciler{Client: c, Host: host, Owner: "one", Clock: clock.RealClock{}}
+			if err := settle(t, c, r.Reconcile, kc); err != nil {
+				t.Fatal(err)
+			}
+			if made := ptr.Deref(kc.Status.Initialization.Provisioned, false); made != test.made || len(host.endpoints) > 0 != test.made {
+				t.Errorf("provisioned: %v, endpoints: %v", made, host.endpoints)
+			}
+		})
+	}
+}
