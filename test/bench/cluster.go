@@ -35,6 +35,8 @@ type cluster struct {
 	startTook time.Duration
 	pprof     string
 	printed   chan struct{}
+	// resetFlags are flags of "kindred reset" when the cluster is removed.
+	resetFlags []string
 }
 
 // Arguments of up.
@@ -103,7 +105,7 @@ func (c *cluster) stop() {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	<-c.printed
 	_ = c.cmd.Wait()
-	if out, err := c.run("reset"); err != nil {
+	if out, err := c.run(append([]string{"reset"}, c.resetFlags...)...); err != nil {
 		fmt.Fprintf(os.Stderr, "bench: remove the cluster: %v: %s\n", err, out)
 	}
 }

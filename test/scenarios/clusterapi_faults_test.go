@@ -87,9 +87,12 @@ func TestClusterAPIKindredKilled(t *testing.T) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	k.killed(0)
-	if r := <-broken; r.code == 0 {
-		t.Error("the move ended before its source was killed")
+	// The source stays away until the move has noticed: it starts in a second, which the move may spend in the target.
+	k.cluster.kill(t)
+	r := <-broken
+	k.cluster.again(t)
+	if r.code == 0 {
+		t.Fatal("the move ended before its source was killed")
 	}
 	k.within(provisioning, "the move goes on", func() error {
 		if r := move(); r.code != 0 {

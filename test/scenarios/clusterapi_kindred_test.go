@@ -140,8 +140,9 @@ func (k *kindredManagement) loadImages() {
 func TestClusterAPIKindred(t *testing.T) {
 	k := newKindredManagement(t)
 	owners := k.watchOwners()
+	work := k.generated("", "work", 1, 2)
 	began := time.Now()
-	k.create("work", 1, 2)
+	k.apply(work)
 	k.nodesReady("work", 3, provisioning)
 	t.Logf("a cluster of 1 + 2 machines has its nodes after %v", time.Since(began).Round(time.Millisecond))
 	k.available("work", 3)
