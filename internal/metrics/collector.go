@@ -155,7 +155,7 @@ func (c *Collector) history(node string) history {
 func (c *Collector) node(name string) series { return c.history(name).node }
 
 // pod returns the samples of a pod's containers; nil if there are none.
-func (c *Collector) pod(p *v1.Pod) map[string]series {
+func (c *Collector) pod(p *v1.Pod) []containerSeries {
 	return c.history(p.Spec.NodeName).pods[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}]
 }
 

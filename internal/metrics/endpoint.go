@@ -106,11 +106,11 @@ func (e PodMetrics) metricsOf(p *v1.Pod) *metrics.PodMetrics {
 	m := &metrics.PodMetrics{ObjectMeta: metav1.ObjectMeta{
 		Name: p.Name, Namespace: p.Namespace, Labels: p.Labels, CreationTimestamp: metav1.NewTime(e.options.Clock.Now()),
 	}}
-	for name, s := range samples {
+	for _, s := range samples {
 		if s.window() <= 0 {
 			return nil
 		}
-		m.Containers = append(m.Containers, metrics.ContainerMetrics{Name: name, Usage: s.usage()})
+		m.Containers = append(m.Containers, metrics.ContainerMetrics{Name: s.container, Usage: s.usage()})
 		// The pod's time is that of the container that was measured first.
 		if m.Timestamp.IsZero() || s.last.at.Before(m.Timestamp.Time) {
 			m.Timestamp, m.Window = metav1.NewTime(s.last.at), metav1.Duration{Duration: s.window()}

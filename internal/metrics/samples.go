@@ -68,19 +68,32 @@ func (s series) usage() v1.ResourceList {
 // batch is what one node reports at one time.
 type batch struct {
 	node point // zero if the node does not report itself
-	pods map[types.NamespacedName]map[string]point
+	pods map[types.NamespacedName][]containerPoint
+}
+
+// containerPoint is one sample of a container. Those of a pod are a slice: they are few, and a map for each of 100,000 pods is several times as large.
+type containerPoint struct {
+	container string
+	point
+}
+
+// containerSeries is the series of a container.
+type containerSeries struct {
+	container string
+	series
 }
 
 // batchOf returns a node's report.
 func batchOf(summary stats.Summary) batch {
-	b := batch{pods: make(map[types.NamespacedName]map[string]point, len(summary.Pods))}
+	b := batch{pods: make(map[types.NamespacedName][]containerPoint, len(summary.Pods))}
 	if summary.Node != nil {
 		b.node = pointOf(*summary.Node, time.Time{})
 	}
 	for _, pod := range summary.Pods {
-		points := make(map[string]point, len(pod.Containers))
-		for _, c := range pod.Containers {
-			points[c.Name] = pointOf(c.Usage, c.Started)
+		points := make([]containerPoint, len(pod.Containers))
+		for i := range pod.Containers {
+			c := &pod.Containers[i]
+			points[i] = containerPoint{c.Name, pointOf(c.Usage, c.Started)}
 		}
 		b.pods[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = points
 	}
@@ -94,20 +107,31 @@ func pointOf(u stats.Usage, started time.Time) point {
 // history is the series of one node and of the containers of its pods.
 type history struct {
 	node series
-	pods map[types.NamespacedName]map[string]series
+	pods map[types.NamespacedName][]containerSeries
 }
 
 // then returns the history after one more batch. What the batch does not have is dropped.
 func (h history) then(b batch) history {
-	next := history{pods: make(map[types.NamespacedName]map[string]series, len(b.pods))}
+	next := history{pods: make(map[types.NamespacedName][]containerSeries, len(b.pods))}
 	if !b.node.at.IsZero() {
 		next.node = h.node.then(b.node)
 	}
-	for pod, containers := range b.pods {
-		next.pods[pod] = make(map[string]series, len(containers))
-		for name, p := range containers {
-			next.pods[pod][name] = h.pods[pod][name].then(p)
+	for pod, points := range b.pods {
+		after := make([]containerSeries, len(points))
+		for i, p := range points {
+			after[i] = containerSeries{p.container, h.of(pod, p.container).then(p.point)}
 		}
+		next.pods[pod] = after
 	}
 	return next
+}
+
+// of returns the series of a container.
+func (h history) of(pod types.NamespacedName, container string) series {
+	for _, s := range h.pods[pod] {
+		if s.container == container {
+			return s.series
+		}
+	}
+	return series{}
 }

@@ -63,19 +63,19 @@ func TestSeries(t *testing.T) {
 func TestHistory(t *testing.T) {
 	one, two := types.NamespacedName{Namespace: "ns", Name: "one"}, types.NamespacedName{Namespace: "ns", Name: "two"}
 	reported := func(second int, pods ...types.NamespacedName) batch {
-		b := batch{node: point{at: at(second)}, pods: map[types.NamespacedName]map[string]point{}}
+		b := batch{node: point{at: at(second)}, pods: map[types.NamespacedName][]containerPoint{}}
 		for _, pod := range pods {
-			b.pods[pod] = map[string]point{"c": {at: at(second)}}
+			b.pods[pod] = []containerPoint{{"c", point{at: at(second)}}}
 		}
 		return b
 	}
 	var h history
 	h = h.then(reported(0, one)).then(reported(15, one, two))
-	if h.node.window() != Interval || h.pods[one]["c"].window() != Interval || h.pods[two]["c"].window() != 0 {
+	if h.node.window() != Interval || h.of(one, "c").window() != Interval || h.of(two, "c").window() != 0 {
 		t.Errorf("after two batches: %+v", h)
 	}
 	h = h.then(reported(30, two))
-	if _, ok := h.pods[one]; ok || h.pods[two]["c"].window() != Interval {
+	if _, ok := h.pods[one]; ok || h.of(two, "c").window() != Interval {
 		t.Errorf("after the third: %+v", h)
 	}
 }

@@ -32,7 +32,7 @@ func parse(text io.Reader, now time.Time) (batch, error) {
 	if err != nil {
 		return batch{}, fmt.Errorf("parse metrics: %w", err)
 	}
-	b := batch{pods: map[types.NamespacedName]map[string]point{}}
+	b := batch{pods: map[types.NamespacedName][]containerPoint{}}
 	memory := single(families[nodeMemory])
 	if cpu := single(families[nodeCPU]); cpu != nil && memory != nil {
 		b.node = point{at: timeOf(cpu, now), cpu: duration(cpu), memory: uint64(valueOf(memory))}
@@ -48,10 +48,7 @@ func parse(text io.Reader, now time.Time) (batch, error) {
 		if seconds, ok := started[of]; ok {
 			p.started = time.Unix(0, int64(seconds*float64(time.Second)))
 		}
-		if b.pods[of.pod] == nil {
-			b.pods[of.pod] = map[string]point{}
-		}
-		b.pods[of.pod][of.container] = p
+		b.pods[of.pod] = append(b.pods[of.pod], containerPoint{of.container, p})
 	}
 	return b, nil
 }

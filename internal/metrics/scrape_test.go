@@ -44,11 +44,11 @@ func TestParse(t *testing.T) {
 	}
 	taken := at(10).Add(123 * time.Millisecond).Local()
 	want := batch{node: point{at: at(12), cpu: 100 * time.Second, memory: 1024},
-		pods: map[types.NamespacedName]map[string]point{{Namespace: "ns", Name: "p"}: {
-			"app":  {at: taken, started: at(0).Local(), cpu: 1500 * time.Millisecond, memory: 4 << 20},
-			"side": {at: taken, cpu: 250 * time.Millisecond},
+		pods: map[types.NamespacedName][]containerPoint{{Namespace: "ns", Name: "p"}: {
+			{"app", point{at: taken, started: at(0).Local(), cpu: 1500 * time.Millisecond, memory: 4 << 20}},
+			{"side", point{at: taken, cpu: 250 * time.Millisecond}},
 		}}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(batch{}, point{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(batch{}, containerPoint{}, point{})); diff != "" {
 		t.Errorf("batch (-want +got):\n%s", diff)
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kindred-project/kindred/internal/node/stats"
 )
@@ -63,8 +62,6 @@ func usageOf(p *v1.Pod, annotation, container string) resource.Quantity {
 // counter is the CPU time of a container up to a moment. It has a state, because the annotation may
 // change, and a counter must not decrease.
 type counter struct {
-	// id is the container's ID: a restarted container begins at 0.
-	id  string
 	at  time.Time
 	cpu time.Duration
 }
@@ -77,8 +74,8 @@ func (c *counter) advance(now time.Time, cpu resource.Quantity) {
 	}
 }
 
-// counters are those of the containers of one node, by pod and container.
-type counters map[types.UID]map[string]counter
+// counters are those of the containers of one node, by the container's ID: a restarted container begins at 0.
+type counters map[string]counter
 
 // usage holds the CPU counters of the last sample, by node.
 type usage struct {
@@ -92,11 +89,10 @@ func newUsage() usage {
 	return usage{counters: map[string]counters{}, ended: map[string]time.Duration{}}
 }
 
-// sample returns what a pod's running containers use, and the counters to keep for the next sample.
-func sample(p *v1.Pod, before map[string]counter, now time.Time) (stats.Pod, map[string]counter) {
+// sample returns what a pod's running containers use, and adds the counters to keep for the next sample to after.
+func sample(p *v1.Pod, before, after counters, now time.Time) stats.Pod {
 	pod := stats.Pod{Namespace: p.Namespace, Name: p.Name}
 	total := stats.Usage{Time: now}
-	after := map[string]counter{}
 	for _, list := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses} {
 		for i := range list {
 			s := &list[i]
@@ -104,12 +100,12 @@ func sample(p *v1.Pod, before map[string]counter, now time.Time) (stats.Pod, map
 				continue
 			}
 			started := s.State.Running.StartedAt.Time
-			c := before[s.Name]
-			if c.id != s.ContainerID {
-				c = counter{id: s.ContainerID, at: started}
+			c, known := before[s.ContainerID]
+			if !known {
+				c.at = started
 			}
 			c.advance(now, usageOf(p, CPU, s.Name))
-			after[s.Name] = c
+			after[s.ContainerID] = c
 			memory := usageOf(p, Memory, s.Name)
 			usage := stats.Usage{Time: now, CPU: c.cpu, Memory: uint64(memory.Value())}
 			pod.Containers = append(pod.Containers, stats.Container{Name: s.Name, Started: started, Usage: usage})
@@ -118,7 +114,7 @@ func sample(p *v1.Pod, before map[string]counter, now time.Time) (stats.Pod, map
 		}
 	}
 	pod.Usage = &total
-	return pod, after
+	return pod
 }
 
 // Stats returns the source of what a simulated node and its pods use, or nil if the node is not one of
@@ -137,18 +133,17 @@ func (n *Nodes) summary(node string) stats.Summary {
 	now := n.options.Clock.Now()
 	n.usage.mu.Lock()
 	defer n.usage.mu.Unlock()
-	before, after := n.usage.counters[node], counters{}
+	before := n.usage.counters[node]
+	after := make(counters, len(before))
 	total := stats.Usage{Time: now}
 	var summary stats.Summary
 	pods, _ := n.pods.GetIndexer().ByIndex(nodeIndex, node) // the index exists
 	for _, object := range pods {
-		p := object.(*v1.Pod)
-		pod, kept := sample(p, before[p.UID], now)
+		pod := sample(object.(*v1.Pod), before, after, now)
 		if len(pod.Containers) == 0 {
 			continue
 		}
 		summary.Pods = append(summary.Pods, pod)
-		after[p.UID] = kept
 		total.CPU += pod.Usage.CPU
 		total.Memory += pod.Usage.Memory
 	}
@@ -162,11 +157,9 @@ func (n *Nodes) summary(node string) stats.Summary {
 // endedBut returns the CPU time of the containers that are not in a later sample.
 func (u counters) endedBut(after counters) time.Duration {
 	var ended time.Duration
-	for uid, containers := range u {
-		for name, c := range containers {
-			if after[uid][name].id != c.id {
-				ended += c.cpu
-			}
+	for id, c := range u {
+		if _, runs := after[id]; !runs {
+			ended += c.cpu
 		}
 	}
 	return ended

@@ -32,11 +32,12 @@ func TestSample(t *testing.T) {
 	type use struct {
 		App, Side, Pod time.Duration
 	}
-	var before map[string]counter
+	var before counters
 	take := func(after time.Duration) use {
 		t.Helper()
-		pod, counters := sample(p, before, start.Add(after))
-		before = counters
+		kept := counters{}
+		pod := sample(p, before, kept, start.Add(after))
+		before = kept
 		if len(pod.Containers) != 2 || pod.Usage.Memory != 2<<20 || pod.Containers[0].Memory != 1<<20 {
 			t.Fatalf("got %+v", pod)
 		}
