@@ -111,8 +111,12 @@ func stopContainers(ctx context.Context, layout datadir.Layout) error {
 	if err != nil {
 		return err
 	}
+	options := machine.RuntimeOptions(layout, names)
 	if endpoint := instance.ContainerRuntime; endpoint != "" && endpoint != layout.RuntimeEndpoint() {
 		if err := containerd.RemovePods(ctx, endpoint, map[string]string{containerd.ClusterLabel: layout.ID()}); err != nil {
+			return err
+		}
+		if err := containerd.RemoveCgroups(ctx, options); err != nil {
 			return err
 		}
 	}
@@ -122,5 +126,5 @@ func stopContainers(ctx context.Context, layout datadir.Layout) error {
 	if _, err := os.Stat(layout.Containerd()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return containerd.Reset(ctx, machine.RuntimeOptions(layout, names))
+	return containerd.Reset(ctx, options)
 }

@@ -42,7 +42,7 @@ func Reset(ctx context.Context, o Options) error {
 	sockets := o.shimSockets()
 	err := errors.Join(
 		o.killShims(ctx),
-		removeCgroups(ctx, o),
+		RemoveCgroups(ctx, o),
 		mounts.DetachAt(o.Root),
 		mounts.DetachAt(o.RunDir),
 		removeNetwork(ctx, o.Names),
@@ -180,8 +180,10 @@ func readAll(pattern string) [][]byte {
 	return contents
 }
 
-// removeCgroups kills the processes in the data directory's cgroups and removes the cgroups, in all hierarchies.
-func removeCgroups(ctx context.Context, o Options) error {
+// RemoveCgroups kills the processes in the data directory's cgroups and removes the cgroups, in all hierarchies. [Reset] does it; pods in another
+// container runtime have theirs here as well.
+func RemoveCgroups(ctx context.Context, o Options) error {
+	o = o.withDefaults()
 	hierarchies, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
 		return err

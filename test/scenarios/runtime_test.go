@@ -16,12 +16,18 @@ import (
 )
 
 // TestRuntimeOfTheUser: with a container runtime that Kindred did not start, and whose pod network it does not know, pods
-// reach Services and resolve names, and NetworkPolicies apply. The DNS server is not open to other machines.
+// reach Services and resolve names, and NetworkPolicies apply. The DNS server is not open to other machines. "kindred reset" leaves nothing of the pods.
 func TestRuntimeOfTheUser(t *testing.T) {
 	// The runtime is that of a cluster which has stopped.
 	other := ownClusterWithNode(t)
 	runtime := runtimeEndpoint(t, other)
 	other.terminate(t)
+	var pods []string
+	t.Cleanup(func() { // after the cluster was reset
+		if left := footprintOf(t, pods); len(left.cgroups) > 0 {
+			t.Errorf("cgroups of the pods are left: %q", left.cgroups)
+		}
+	})
 	c := ownCluster(t, "--container-runtime-endpoint", runtime, "--service-cidr", "10.97.0.0/16")
 	s := newSession(t, c)
 	s.apply(`
@@ -45,6 +51,7 @@ spec:
   containers: [{name: c, image: "` + image + `", command: [sleep, "3600"]}]
 `)
 	s.kubectl("wait", "--for=condition=Ready", "pod/web", "pod/client", "--timeout=60s")
+	pods = strings.Fields(s.jsonpath("{.items[*].metadata.uid}", "pods"))
 	address := s.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
 	for want, command := range map[string][]string{
 		"Address: " + address: {"nslookup", "-type=a", "web." + s.namespace + ".svc.cluster.local"},
