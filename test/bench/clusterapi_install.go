@@ -89,7 +89,12 @@ func writeKubeconfig(file string, server *rest.Config, user clientcmdapi.AuthInf
 
 // kubectl runs kubectl as an administrator.
 func (m *managers) kubectl(ctx context.Context, input string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, m.bench.binary, append([]string{"kubectl", "--kubeconfig", m.kubeconfig}, args...)...)
+	return m.bench.kubectl(ctx, m.kubeconfig, input, args...)
+}
+
+// kubectl runs kubectl with a kubeconfig, and returns what it prints.
+func (b *bench) kubectl(ctx context.Context, kubeconfig, input string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, b.binary, append([]string{"kubectl", "--kubeconfig", kubeconfig}, args...)...)
 	var errOut bytes.Buffer
 	cmd.Stdin, cmd.Stderr = strings.NewReader(input), &errOut
 	out, err := cmd.Output()

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,8 +23,9 @@ import (
 )
 
 const (
-	// workloadRuns is how many workload clusters are made and deleted, one after the other. Each has workloadNodes.
-	workloadRuns  = 3
+	// workloadRuns is the number of workload clusters, of which each is deleted before the next is made.
+	workloadRuns = 3
+	// workloadNodes is the number of nodes of a workload cluster.
 	workloadNodes = 3
 	// workloadLimit is the time that Cluster API may take to be ready, and that each cluster may take to be made and to be deleted.
 	workloadLimit = 2 * time.Minute
@@ -62,7 +62,7 @@ type managementCluster struct {
 
 // startManagement writes a release and starts a cluster with it, whose machines are in a directory of their own.
 func (b *bench) startManagement(ctx context.Context) (*managementCluster, error) {
-	version, err := versionOf(ctx, b.binary)
+	version, err := servers.KubernetesVersion(ctx, b.binary)
 	if err != nil {
 		return nil, err
 	}
@@ -85,20 +85,6 @@ func (b *bench) startManagement(ctx context.Context) (*managementCluster, error)
 		return nil, err
 	}
 	return w, nil
-}
-
-// versionOf returns the version of Kubernetes that a program of Kindred has.
-func versionOf(ctx context.Context, program string) (string, error) {
-	out, err := exec.CommandContext(ctx, program, "version").Output()
-	if err != nil {
-		return "", err
-	}
-	for field := range strings.FieldsSeq(string(out)) {
-		if version := strings.Trim(field, "(),"); strings.HasPrefix(version, "v1.") {
-			return version, nil
-		}
-	}
-	return "", fmt.Errorf("kindred version prints no version of Kubernetes: %s", out)
 }
 
 // until polls until a condition holds, which returns why it does not.
@@ -145,27 +131,18 @@ func (w *managementCluster) measure(ctx context.Context, name string) (took time
 		return 0, fmt.Errorf("clusterctl generate: %w", err)
 	}
 	began := time.Now()
-	if err := w.kubectl(ctx, string(manifest), "apply", "-f", "-"); err != nil {
+	if _, err := w.bench.kubectl(ctx, w.kubeconfig(), string(manifest), "apply", "-f", "-"); err != nil {
 		return 0, err
 	}
 	if err := w.until(ctx, "the nodes of "+name+" are Ready", func(ctx context.Context) error { return w.nodesReady(ctx, name) }); err != nil {
 		return 0, err
 	}
 	took = time.Since(began)
-	return took, w.kubectl(ctx, "", "delete", "cluster", name, "--timeout", workloadLimit.String())
+	_, err = w.bench.kubectl(ctx, w.kubeconfig(), "", "delete", "cluster", name, "--timeout", workloadLimit.String())
+	return took, err
 }
 
 func (w *managementCluster) kubeconfig() string { return filepath.Join(w.dataDir, "kubeconfig") }
-
-// kubectl runs kubectl in the management cluster.
-func (w *managementCluster) kubectl(ctx context.Context, input string, args ...string) error {
-	cmd := exec.CommandContext(ctx, w.bench.binary, append([]string{"kubectl", "--kubeconfig", w.kubeconfig()}, args...)...)
-	cmd.Stdin = strings.NewReader(input)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("kubectl %s: %w: %s", args[0], err, out)
-	}
-	return nil
-}
 
 // nodesReady returns an error unless all nodes of a workload cluster are Ready.
 func (w *managementCluster) nodesReady(ctx context.Context, name string) error {

@@ -33,17 +33,11 @@ type kindredManagement struct {
 // ownVersion is the version of Kubernetes that Kindred reports.
 func ownVersion(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command(binary, "version").Output()
+	version, err := servers.KubernetesVersion(t.Context(), binary)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for field := range strings.FieldsSeq(string(out)) {
-		if version := strings.Trim(field, "(),"); strings.HasPrefix(version, "v1.") {
-			return version
-		}
-	}
-	t.Fatalf("kindred version prints no version of Kubernetes: %s", out)
-	return ""
+	return version
 }
 
 // newKindredManagement returns a management cluster whose machines are in a directory of their own.

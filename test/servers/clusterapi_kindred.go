@@ -5,9 +5,11 @@ package servers
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // KindredRelease is a release of Cluster API with Kindred's own providers.
@@ -45,4 +47,18 @@ func BuildKindredRelease(ctx context.Context, root, kindred, version, dir string
 	release.Dir, release.Stderr = module, os.Stderr
 	_, err = release.Output()
 	return r, err
+}
+
+// KubernetesVersion returns the version of Kubernetes that a program of Kindred reports.
+func KubernetesVersion(ctx context.Context, kindred string) (string, error) {
+	out, err := exec.CommandContext(ctx, kindred, "version").Output()
+	if err != nil {
+		return "", err
+	}
+	for field := range strings.FieldsSeq(string(out)) {
+		if version := strings.Trim(field, "(),"); strings.HasPrefix(version, "v1.") {
+			return version, nil
+		}
+	}
+	return "", fmt.Errorf("kindred version prints no version of Kubernetes: %s", out)
 }
