@@ -15,6 +15,7 @@ import (
 	"github.com/kindred-project/kindred/internal/controllers/loadbalancer"
 	"github.com/kindred-project/kindred/internal/controllers/localpath"
 	"github.com/kindred-project/kindred/internal/controllers/nodeipam"
+	"github.com/kindred-project/kindred/internal/links"
 	"github.com/kindred-project/kindred/internal/machine"
 	"github.com/kindred-project/kindred/internal/node/simulated"
 	"github.com/kindred-project/kindred/internal/node/stats"
@@ -50,7 +51,7 @@ func (c *Cluster) volumeNodes() localpath.Nodes {
 func (config *Config) podRanges() nodeipam.Options {
 	options := nodeipam.Options{
 		Services: config.ServiceCIDRs, Simulated: simulated.Key,
-		Routed: func() ([]netip.Prefix, error) { return containerd.RoutedRanges("") },
+		Routed: func() ([]netip.Prefix, error) { return links.Routed("") },
 	}
 	for _, p := range config.ClusterCIDRs {
 		options.Ranges = append(options.Ranges, nodeipam.Range{CIDR: p})

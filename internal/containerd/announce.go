@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
-	"github.com/kindred-project/kindred/internal/dump"
+	"github.com/kindred-project/kindred/internal/links"
 	"github.com/kindred-project/kindred/internal/neighbours"
 )
 
@@ -40,7 +40,7 @@ func announce(name string) error {
 	if err != nil {
 		return err
 	}
-	addresses, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+	addresses, err := links.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
 	for _, p := range addresses {
 		if a, ok := netip.AddrFromSlice(p.IP); ok && a.IsGlobalUnicast() {
 			err = errors.Join(err, neighbours.Announce(link, a.Unmap()))

@@ -5,8 +5,6 @@ package containerd
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"net"
 	"os"
 
 	"github.com/kindred-project/kindred/internal/durable"
@@ -27,11 +25,4 @@ func hasContent(path string, content []byte) (bool, error) {
 		return false, nil
 	}
 	return bytes.Equal(present, content), err
-}
-
-// hardwareAddress derives a locally administered unicast address (IEEE 802: bit 1
-// of the first byte set, bit 0 clear) from an interface's name.
-func hardwareAddress(name string) net.HardwareAddr {
-	sum := sha256.Sum256([]byte(name))
-	return append(net.HardwareAddr{0x02}, sum[:5]...)
 }

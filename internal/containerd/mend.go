@@ -16,7 +16,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/kindred-project/kindred/internal/dump"
+	"github.com/kindred-project/kindred/internal/links"
 )
 
 // EnsureBridge restores the bridge if another program has removed or changed it, and reports whether it had to. Pods that
@@ -42,7 +42,7 @@ func (n Network) hasBridge() (bool, error) {
 	if link.Attrs().Flags&net.FlagUp == 0 {
 		return false, nil
 	}
-	addresses, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+	addresses, err := links.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return false, fmt.Errorf("bridge %s: %w", n.Bridge, err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kindred-project/kindred/internal/dump"
+	"github.com/kindred-project/kindred/internal/links"
 )
 
 // Network is the pod network of one node: a bridge, whose address is the gateway of all pods and an address of the
@@ -94,7 +94,7 @@ func (n Network) ensureBridge() error {
 	var absent netlink.LinkNotFoundError
 	created := errors.As(err, &absent)
 	if created {
-		link, err = addBridge(n.Bridge)
+		link, err = links.AddBridge(n.Bridge)
 	}
 	if err != nil {
 		return fmt.Errorf("bridge %s: %w", n.Bridge, err)
@@ -117,19 +117,6 @@ func (n Network) ensureBridge() error {
 	return nil
 }
 
-// addBridge creates the bridge with a hardware address of its own. Otherwise the bridge would have the lowest
-// address of its ports, which changes as pods start and stop: pods with the old address in their neighbour
-// table would lose packets.
-func addBridge(name string) (netlink.Link, error) {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = name
-	attrs.HardwareAddr = hardwareAddress(name)
-	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	return netlink.LinkByName(name)
-}
-
 // setAddress sets the link's only address of its IP family, apart from link-local ones.
 func setAddress(link netlink.Link, address netip.Prefix) error {
 	family, flags := netlink.FAMILY_V4, 0
@@ -137,7 +124,7 @@ func setAddress(link netlink.Link, address netip.Prefix) error {
 		// It is used at once. The check for duplicates would delay it, and hear its own packets from hairpin ports.
 		family, flags = netlink.FAMILY_V6, unix.IFA_F_NODAD
 	}
-	present, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
+	present, err := links.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
 	if err != nil {
 		return err
 	}
@@ -149,8 +136,9 @@ func setAddress(link netlink.Link, address netip.Prefix) error {
 			return err
 		}
 	}
-	ipNet := &net.IPNet{IP: address.Addr().AsSlice(), Mask: net.CIDRMask(address.Bits(), address.Addr().BitLen())}
-	return netlink.AddrReplace(link, &netlink.Addr{IPNet: ipNet, Flags: flags})
+	wanted := links.Address(address)
+	wanted.Flags = flags
+	return netlink.AddrReplace(link, wanted)
 }
 
 // enableForwarding makes the host forward packets of pods. Packets between two pods on the bridge must traverse

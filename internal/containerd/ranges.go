@@ -14,9 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/vishvananda/netlink"
-
-	"github.com/kindred-project/kindred/internal/dump"
+	"github.com/kindred-project/kindred/internal/links"
 )
 
 // The ranges that the pod ranges of nodes are taken from by default.
@@ -66,7 +64,7 @@ func (o NetworkOptions) podCIDR(is func(netip.Addr) bool, used []netip.Prefix, b
 			return p.Masked(), nil
 		}
 	}
-	taken, err := RoutedRanges(o.Names.Bridge)
+	taken, err := links.Routed(o.Names.Bridge)
 	if err != nil {
 		return netip.Prefix{}, err
 	}
@@ -111,31 +109,6 @@ func overlapsAny(p netip.Prefix, others []netip.Prefix) bool {
 		}
 	}
 	return false
-}
-
-// RoutedRanges returns the destinations of the machine's routes, without default routes and routes of the data
-// directory's bridge.
-func RoutedRanges(bridge string) ([]netip.Prefix, error) {
-	routes, err := dump.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
-	if err != nil {
-		return nil, fmt.Errorf("reading the machine's routes: %w", err)
-	}
-	own := -1
-	if link, err := netlink.LinkByName(bridge); err == nil {
-		own = link.Attrs().Index
-	}
-	var ranges []netip.Prefix
-	for _, r := range routes {
-		if r.Dst == nil || r.LinkIndex == own {
-			continue
-		}
-		addr, ok := netip.AddrFromSlice(r.Dst.IP)
-		bits, _ := r.Dst.Mask.Size()
-		if ok && bits > 0 {
-			ranges = append(ranges, netip.PrefixFrom(addr.Unmap(), bits))
-		}
-	}
-	return ranges, nil
 }
 
 // podRangeFile has the pod ranges of the configuration, separated by commas.

@@ -16,11 +16,11 @@ import (
 
 	"github.com/godbus/dbus/v5"
 	"github.com/moby/sys/mountinfo"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kindred-project/kindred/internal/links"
 	"github.com/kindred-project/kindred/internal/mounts"
 )
 
@@ -285,15 +285,7 @@ func removeNetwork(ctx context.Context, n Names) error {
 	if err := removeResults(n); err != nil {
 		return err
 	}
-	link, err := netlink.LinkByName(n.Bridge)
-	var absent netlink.LinkNotFoundError
-	if errors.As(err, &absent) {
-		return nil
-	}
-	if err == nil {
-		err = netlink.LinkDel(link)
-	}
-	if err != nil {
+	if err := links.Remove(n.Bridge); err != nil {
 		return fmt.Errorf("removing bridge %s: %w", n.Bridge, err)
 	}
 	return nil

@@ -15,6 +15,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"sigs.k8s.io/knftables"
+
+	"github.com/kindred-project/kindred/internal/links"
 )
 
 // Endpoint is an address that leads to the servers of a cluster, whichever machines these are. The host translates it (DNAT), so that no
@@ -232,7 +234,7 @@ func (h *Host) setAddresses(n network, endpoints []Endpoint) error {
 		}
 	}
 	for address := range wanted {
-		if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(address, 32))}); err != nil {
+		if err := netlink.AddrReplace(link, links.Address(netip.PrefixFrom(address, 32))); err != nil {
 			return err
 		}
 	}

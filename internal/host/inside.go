@@ -15,6 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
+
+	"github.com/kindred-project/kindred/internal/links"
 )
 
 // readyWord is what the first process writes when it is set up.
@@ -107,8 +109,7 @@ func configureLinks(m Machine) error {
 			return fmt.Errorf("link %s: %w", name, err)
 		}
 		if name == linkInside {
-			address := &netlink.Addr{IPNet: ipNet(m.Address)}
-			if err := netlink.AddrReplace(link, address); err != nil {
+			if err := netlink.AddrReplace(link, links.Address(m.Address)); err != nil {
 				return fmt.Errorf("address %s: %w", m.Address, err)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/kindred-project/kindred/internal/durable"
+	"github.com/kindred-project/kindred/internal/links"
 )
 
 // Spec is what a machine is made from.
@@ -263,7 +264,7 @@ func (h *Host) remove(ctx context.Context, m Machine) error {
 	if err := h.end(ctx, m); err != nil {
 		return fmt.Errorf("machine %s: %w", m.Name, err)
 	}
-	if err := errors.Join(removeCgroup(ctx, h.cgroup(m.Name)), removeLink(h.link(m.Name))); err != nil {
+	if err := errors.Join(removeCgroup(ctx, h.cgroup(m.Name)), links.Remove(h.link(m.Name))); err != nil {
 		return fmt.Errorf("machine %s: %w", m.Name, err)
 	}
 	return os.RemoveAll(h.dir(m.Name))

@@ -7,14 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net"
 	"net/netip"
 	"os"
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/kindred-project/kindred/internal/dump"
+	"github.com/kindred-project/kindred/internal/links"
 )
 
 // linkInside is the name of a machine's link inside of it.
@@ -56,7 +54,7 @@ func (h *Host) chooseRange() (network, error) {
 	if found, err := readJSON(h.path("network.json"), &n); found || err != nil {
 		return n, err
 	}
-	taken, err := routed()
+	taken, err := links.Routed("")
 	if err != nil {
 		return n, err
 	}
@@ -86,54 +84,24 @@ func overlaps(p netip.Prefix, others []netip.Prefix) bool {
 	return false
 }
 
-// routed returns the destinations of the host's routes, without default routes.
-func routed() ([]netip.Prefix, error) {
-	routes, err := dump.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
-	if err != nil {
-		return nil, fmt.Errorf("reading the routes of the host: %w", err)
-	}
-	var all []netip.Prefix
-	for _, r := range routes {
-		if r.Dst == nil {
-			continue
-		}
-		address, ok := netip.AddrFromSlice(r.Dst.IP)
-		if bits, _ := r.Dst.Mask.Size(); ok && bits > 0 {
-			all = append(all, netip.PrefixFrom(address.Unmap(), bits))
-		}
-	}
-	return all, nil
-}
-
 func (h *Host) ensureBridge(n network) error {
 	link, err := netlink.LinkByName(h.bridge())
 	var absent netlink.LinkNotFoundError
 	if errors.As(err, &absent) {
-		link, err = addBridge(h.bridge())
+		link, err = links.AddBridge(h.bridge())
 	}
 	if err != nil {
 		return err
 	}
-	if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(n.gateway(), n.Range.Bits()))}); err != nil {
+	if err := netlink.AddrReplace(link, links.Address(netip.PrefixFrom(n.gateway(), n.Range.Bits()))); err != nil {
 		return err
 	}
 	return netlink.LinkSetUp(link)
 }
 
-// addBridge creates a bridge with a hardware address of its own: that of a bridge without one changes with its ports.
-func addBridge(name string) (netlink.Link, error) {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = name
-	attrs.HardwareAddr = net.HardwareAddr(append([]byte{0x02, 0x6b}, short(name)[:4]...))
-	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	return netlink.LinkByName(name)
-}
-
 // connect gives a machine, whose first process has a PID, a link to the bridge.
 func (h *Host) connect(n network, m Machine, pid int) error {
-	if err := removeLink(h.link(m.Name)); err != nil {
+	if err := links.Remove(h.link(m.Name)); err != nil {
 		return err
 	}
 	bridge, err := netlink.LinkByName(h.bridge())
@@ -151,22 +119,6 @@ func (h *Host) connect(n network, m Machine, pid int) error {
 		return fmt.Errorf("hairpin mode of link %s: %w", attrs.Name, err)
 	}
 	return netlink.LinkSetUp(veth)
-}
-
-// removeLink does nothing if there is no such link. The kernel removes that of a machine that has ended, a moment later.
-func removeLink(name string) error {
-	link, err := netlink.LinkByName(name)
-	var absent netlink.LinkNotFoundError
-	if errors.As(err, &absent) {
-		return nil
-	}
-	if err == nil {
-		err = netlink.LinkDel(link)
-	}
-	if _, gone := netlink.LinkByName(name); errors.As(gone, &absent) {
-		return nil
-	}
-	return err
 }
 
 // freeAddress returns the first address that no machine has.
@@ -226,10 +178,6 @@ func lastAddress(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-func ipNet(p netip.Prefix) *net.IPNet {
-	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
-}
-
 // resetNetwork removes the endpoints of an owner, and everything that is left if there are no machines.
 func (h *Host) resetNetwork(ctx context.Context, owner string, last bool) error {
 	endpoints, err := h.Endpoints()
@@ -249,7 +197,7 @@ func (h *Host) resetNetwork(ctx context.Context, owner string, last bool) error 
 	case err != nil:
 		return err
 	case last && found:
-		return errors.Join(h.removeRules(ctx), removeLink(h.bridge()), os.RemoveAll(h.root))
+		return errors.Join(h.removeRules(ctx), links.Remove(h.bridge()), os.RemoveAll(h.root))
 	case last:
 		return os.RemoveAll(h.root)
 	case found:

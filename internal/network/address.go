@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kindred-project/kindred/internal/dump"
+	"github.com/kindred-project/kindred/internal/links"
 )
 
 // DefaultAddresses returns the machine's IPv4 address on the interface of its default route, and with ipv6 its IPv6 one
@@ -45,7 +45,7 @@ func defaultAddress(family int) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	present, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
+	present, err := links.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -63,7 +63,7 @@ const passing = unix.IFA_F_TEMPORARY | unix.IFA_F_DEPRECATED | unix.IFA_F_TENTAT
 
 // defaultRoute returns the default route of an IP family with the lowest metric; nil if there is none.
 func defaultRoute(family int) (*netlink.Route, error) {
-	routes, err := dump.Whole(func() ([]netlink.Route, error) {
+	routes, err := links.Whole(func() ([]netlink.Route, error) {
 		return netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {

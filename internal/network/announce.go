@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
-	"github.com/kindred-project/kindred/internal/dump"
+	"github.com/kindred-project/kindred/internal/links"
 	"github.com/kindred-project/kindred/internal/network/nft"
 	"github.com/kindred-project/kindred/internal/network/service"
 )
@@ -207,7 +207,7 @@ func (r routes) setAddresses(wanted []netip.Addr) error {
 
 // addressesOf returns the addresses of an interface, without link-local ones.
 func addressesOf(link netlink.Link) ([]netip.Addr, error) {
-	present, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+	present, err := links.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kindred-project/kindred/internal/dump"
+	"github.com/kindred-project/kindred/internal/links"
 	"github.com/kindred-project/kindred/internal/network/service"
 )
 
@@ -27,7 +27,7 @@ func forgetStale(all []service.Datagrams) error {
 	filter := newStaleFlows(all)
 	var err error
 	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		_, failed := dump.Whole(func() (uint, error) {
+		_, failed := links.Whole(func() (uint, error) {
 			return netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filter)
 		})
 		err = errors.Join(err, failed)

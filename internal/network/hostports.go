@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/kindred-project/kindred/internal/dump"
+	"github.com/kindred-project/kindred/internal/links"
 	"github.com/kindred-project/kindred/internal/network/hostport"
 	"github.com/kindred-project/kindred/internal/network/policy"
 	"github.com/kindred-project/kindred/internal/network/service"
@@ -134,7 +134,7 @@ func (h *hostPorts) datagrams() ([]service.Datagrams, error) {
 
 // localAddresses returns the addresses of the machine.
 func localAddresses() ([]netip.Addr, error) {
-	present, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	present, err := links.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("listing the machine's addresses: %w", err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/kindred-project/kindred/internal/dump"
+	"github.com/kindred-project/kindred/internal/links"
 	"github.com/kindred-project/kindred/internal/neighbours"
 )
 
@@ -30,7 +30,7 @@ func tellNeighbours(a netip.Addr) error {
 // linkTowards returns the interface whose network has an address, else that of the default route; nil if there is
 // neither.
 func linkTowards(a netip.Addr) (netlink.Link, error) {
-	addresses, err := dump.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, familyOf(a)) })
+	addresses, err := links.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, familyOf(a)) })
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func proxy(a netip.Addr) error {
 
 // stopProxies ends what proxy began for some addresses, on all interfaces.
 func stopProxies(of func(netip.Addr) bool) error {
-	entries, err := dump.Whole(func() ([]netlink.Neigh, error) { return netlink.NeighProxyList(0, netlink.FAMILY_V6) })
+	entries, err := links.Whole(func() ([]netlink.Neigh, error) { return netlink.NeighProxyList(0, netlink.FAMILY_V6) })
 	if err != nil {
 		return err
 	}

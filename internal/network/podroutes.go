@@ -17,7 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kindred-project/kindred/internal/dump"
+	"github.com/kindred-project/kindred/internal/links"
 )
 
 const (
@@ -224,7 +224,7 @@ func (r *podRoutes) addMissing(prefixes iter.Seq[netip.Prefix], route func(netip
 
 // present returns this cluster's routes.
 func (r *podRoutes) present() (map[netip.Prefix]*netlink.Route, error) {
-	all, err := dump.Whole(func() ([]netlink.Route, error) {
+	all, err := links.Whole(func() ([]netlink.Route, error) {
 		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: podRouteProtocol}, netlink.RT_FILTER_PROTOCOL)
 	})
 	if err != nil {

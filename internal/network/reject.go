@@ -17,7 +17,7 @@ import (
 	networkinginformers "k8s.io/client-go/informers/networking/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/kindred-project/kindred/internal/dump"
+	"github.com/kindred-project/kindred/internal/links"
 )
 
 const (
@@ -76,7 +76,7 @@ func stopRejecting(prefix netip.Prefix) error {
 
 // removeRejects removes the routes of all clusters on the machine. Those that run restore theirs.
 func removeRejects() error {
-	present, err := dump.Whole(func() ([]netlink.Route, error) {
+	present, err := links.Whole(func() ([]netlink.Route, error) {
 		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: rejectProtocol}, netlink.RT_FILTER_PROTOCOL)
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
-	"github.com/kindred-project/kindred/internal/dump"
+	"github.com/kindred-project/kindred/internal/links"
 )
 
 // routes route the ranges of Services on a machine. Packets of the machine itself are translated after they have
@@ -55,7 +55,7 @@ func (r routes) ensure(ranges []netip.Prefix) (restored bool, refused map[netip.
 	if err != nil {
 		return false, nil, fmt.Errorf("network interface %s: %w", r.link, err)
 	}
-	present, err := dump.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(link, netlink.FAMILY_ALL) })
+	present, err := links.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return false, nil, err
 	}
@@ -140,7 +140,7 @@ func (r routes) source(services netip.Prefix) (netip.Addr, bool) {
 // Taken reports whether the machine routes a range to another interface already, such as that of another cluster.
 func (n *Network) Taken(prefix netip.Prefix) (bool, error) {
 	dst := ipNet(prefix)
-	routes, err := dump.Whole(func() ([]netlink.Route, error) {
+	routes, err := links.Whole(func() ([]netlink.Route, error) {
 		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Dst: dst}, netlink.RT_FILTER_DST)
 	})
 	if err != nil {

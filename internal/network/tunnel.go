@@ -17,7 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kindred-project/kindred/internal/dump"
+	"github.com/kindred-project/kindred/internal/links"
 )
 
 const (
@@ -128,11 +128,11 @@ func (t tunnel) fits(link netlink.Link) bool {
 
 // underlayMTU returns the MTU of the link that has an address of this machine.
 func underlayMTU(own netip.Addr) (int, error) {
-	links, err := netlink.LinkList()
+	all, err := netlink.LinkList()
 	if err != nil {
 		return 0, err
 	}
-	for _, link := range links {
+	for _, link := range all {
 		addresses, err := addressesOf(link)
 		if err != nil {
 			return 0, err
@@ -192,7 +192,7 @@ func (t tunnel) forwarding(link netlink.Link, hardware net.HardwareAddr, node ne
 
 // connected returns the nodes of the tunnel: the addresses in its forwarding database by hardware addresses.
 func (t tunnel) connected(link netlink.Link) (map[string]netip.Addr, error) {
-	entries, err := dump.Whole(func() ([]netlink.Neigh, error) { return netlink.NeighList(link.Attrs().Index, unix.AF_BRIDGE) })
+	entries, err := links.Whole(func() ([]netlink.Neigh, error) { return netlink.NeighList(link.Attrs().Index, unix.AF_BRIDGE) })
 	if err != nil {
 		return nil, err
 	}
@@ -206,17 +206,4 @@ func (t tunnel) connected(link netlink.Link) (map[string]netip.Addr, error) {
 }
 
 // remove removes the tunnel, if there is one.
-func (t tunnel) remove() error { return removeLink(t.link) }
-
-// removeLink removes an interface, if there is one with that name.
-func removeLink(name string) error {
-	link, err := netlink.LinkByName(name)
-	var absent netlink.LinkNotFoundError
-	if errors.As(err, &absent) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return netlink.LinkDel(link)
-}
+func (t tunnel) remove() error { return links.Remove(t.link) }

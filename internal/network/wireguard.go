@@ -18,6 +18,8 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kindred-project/kindred/internal/links"
 )
 
 const (
@@ -210,4 +212,4 @@ func (w wireguard) exists() bool {
 }
 
 // remove removes the interface, if there is one.
-func (w wireguard) remove() error { return removeLink(w.link) }
+func (w wireguard) remove() error { return links.Remove(w.link) }

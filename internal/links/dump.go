@@ -1,9 +1,7 @@
 // Copyright The Kindred Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dump reads lists from the kernel by netlink. A change of what is listed can interrupt such a dump, which may
-// then lack entries, or have them twice (NLM_F_DUMP_INTR, netlink(7)).
-package dump
+package links
 
 import (
 	"errors"
@@ -14,8 +12,9 @@ import (
 // attempts limits the repetitions. On a machine whose routes change all the time, every dump may be interrupted.
 const attempts = 5
 
-// Whole calls list until its dump is not interrupted. If each attempt is, it returns the last one, without an error:
-// callers look again later, and must bear that a list is not complete.
+// Whole calls list until its dump is not interrupted: a change of what is listed can interrupt a dump of the kernel, which may then lack
+// entries, or have them twice (NLM_F_DUMP_INTR, netlink(7)). If each attempt is, it returns the last one, without an error: callers look again
+// later, and must bear that a list is not complete.
 func Whole[T any](list func() (T, error)) (T, error) {
 	var last T
 	var err error
