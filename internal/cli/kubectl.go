@@ -28,6 +28,7 @@ import (
 	"k8s.io/kubectl/pkg/cmd/plugin"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
+	_ "github.com/kindred-project/kindred/internal/cli/translations"
 	"github.com/kindred-project/kindred/internal/datadir"
 )
 
