@@ -40,6 +40,8 @@ type endpoints struct {
 	dialer net.Dialer
 	tls    *tls.Config
 	opened *connrotation.ConnectionTracker
+	// proxy returns the proxy for a request; nil if there is none.
+	proxy func(*http.Request) (*url.URL, error)
 
 	mu sync.Mutex
 	// known are host:port, in the order in which they are tried: the one that has accepted the last connection is first.
@@ -54,7 +56,7 @@ func newEndpoints(ca []byte, client func() *tls.Certificate, known ...string) (*
 		return nil, errors.New("the cluster's authority has no certificate")
 	}
 	return &endpoints{
-		known: known, dialer: net.Dialer{Timeout: dialLimit}, opened: connrotation.NewConnectionTracker(),
+		known: known, dialer: net.Dialer{Timeout: dialLimit}, opened: connrotation.NewConnectionTracker(), proxy: http.ProxyFromEnvironment,
 		tls: &tls.Config{
 			MinVersion: tls.VersionTLS12, RootCAs: authority, ServerName: apiName, NextProtos: []string{"h2", "http/1.1"},
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -67,10 +69,12 @@ func newEndpoints(ca []byte, client func() *tls.Certificate, known ...string) (*
 	}, nil
 }
 
-// transport returns a transport for requests to any of the servers.
+// transport returns a transport for requests to any of the servers. Through a proxy of the environment, which client-go's clients use as
+// well, it reaches only the one in the URL of the request.
 func (e *endpoints) transport() *http.Transport {
 	return &http.Transport{
 		DialTLSContext: e.dial, ForceAttemptHTTP2: true, DisableCompression: true,
+		Proxy: e.proxyFor, DialContext: e.dialProxy, TLSClientConfig: e.tls.Clone(),
 		HTTP2: &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: silence},
 	}
 }
@@ -104,6 +108,24 @@ func (e *endpoints) connect(ctx context.Context, network, address string) (net.C
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
 	return connection, nil
+}
+
+// proxyFor returns the proxy for a request; nil if there is none.
+func (e *endpoints) proxyFor(r *http.Request) (*url.URL, error) {
+	proxy, err := e.proxy(r)
+	if err == nil && proxy != nil && proxy.Scheme == "https" {
+		return nil, fmt.Errorf("the proxy %s is reached with TLS, which nodes do not support: give one of http:// or socks5://", proxy.Redacted())
+	}
+	return proxy, err
+}
+
+// dialProxy connects to a proxy. The transport authenticates the server behind it.
+func (e *endpoints) dialProxy(ctx context.Context, network, address string) (net.Conn, error) {
+	raw, err := e.dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, fmt.Errorf("proxy %s: %w", address, err)
+	}
+	return e.opened.Track(raw), nil
 }
 
 func (e *endpoints) list() []string {

@@ -5,9 +5,14 @@ package join
 
 import (
 	"crypto/tls"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -84,6 +89,77 @@ func accepting(t *testing.T, serving tls.Certificate) net.Listener {
 		}
 	}()
 	return l
+}
+
+// TestProxy: a node reaches the server that it was given through the proxy of its environment.
+func TestProxy(t *testing.T) {
+	ca, serving := authorityAndCertificate(t)
+	api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Proto)
+	}))
+	api.EnableHTTP2, api.TLS = true, &tls.Config{Certificates: []tls.Certificate{serving}}
+	api.StartTLS()
+	defer api.Close()
+	asked := make(chan string, 1)
+	proxy := httptest.NewServer(connectTo(t, api.Listener.Addr().String(), asked))
+	defer proxy.Close()
+	e, err := newEndpoints(ca, func() *tls.Certificate { return &serving })
+	if err != nil {
+		t.Fatal(err)
+	}
+	through := proxy.URL
+	e.proxy = func(*http.Request) (*url.URL, error) { return url.Parse(through) }
+	get := func() (string, error) {
+		transport := e.transport()
+		defer transport.CloseIdleConnections()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.example:7443/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := transport.RoundTrip(r)
+		if err != nil {
+			return "", err
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		return string(text), err
+	}
+	if protocol, err := get(); err != nil || protocol != "HTTP/2.0" {
+		t.Fatalf("%q, %v", protocol, err)
+	}
+	if to := <-asked; to != "api.example:7443" {
+		t.Errorf("the proxy was asked for %s", to)
+	}
+	through = strings.Replace(proxy.URL, "http:", "https:", 1)
+	if _, err := get(); err == nil || !strings.Contains(err.Error(), "is reached with TLS, which nodes do not support") {
+		t.Errorf("with TLS: %v", err)
+	}
+}
+
+// connectTo is a proxy that connects to an address, whatever it is asked for.
+func connectTo(t *testing.T, address string, asked chan<- string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodConnect {
+			t.Errorf("the proxy was asked to %s", r.Method)
+			return
+		}
+		asked <- r.Host
+		server, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer server.Close()
+		w.WriteHeader(http.StatusOK)
+		client, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer client.Close()
+		go func() { _, _ = io.Copy(server, client) }()
+		_, _ = io.Copy(client, server)
+	})
 }
 
 // TestLearn: a node learns the servers from the EndpointSlices of the Service kubernetes alone, keeps the address that it was given,
