@@ -24,6 +24,8 @@ type JoinOptions struct {
 	// Token is a bootstrap token of the cluster, and CAHash the hash of the key of its authority, sha256: and 64 hexadecimal
 	// digits. "kindred token create" and "kubeadm token create --print-join-command" print them.
 	Token, CAHash string
+	// Wait is how long this machine waits for a server that does not answer, or does not know the token yet. By default it does not wait.
+	Wait time.Duration
 	// NodeIP is as in Options; by default it is the address from which this machine reaches the server. PodNetwork is as in Options.
 	NodeIP, PodNetwork string
 	// NodeName is the name of the node; by default that with which it has joined, or the host name.
@@ -97,7 +99,12 @@ func joinedAs(dataDir string) (string, error) {
 
 // invitation returns what the options say about the cluster; an empty one if they say nothing.
 func (o JoinOptions) invitation() (join.Invitation, error) {
-	return invitationOf(o.Server, o.Token, o.CAHash)
+	i, err := invitationOf(o.Server, o.Token, o.CAHash)
+	if err == nil && o.Wait < 0 {
+		err = invalid("the time to wait is negative: %v", o.Wait)
+	}
+	i.Wait = o.Wait
+	return i, err
 }
 
 func invitationOf(server, token, caHash string) (join.Invitation, error) {

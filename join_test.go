@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestInvitation(t *testing.T) {
@@ -20,6 +21,8 @@ func TestInvitation(t *testing.T) {
 		"nothing":       {JoinOptions{}, ""},
 		"all":           {JoinOptions{Server: "https://10.0.0.1:6443/", Token: "t", CAHash: "h"}, ""},
 		"a new address": {JoinOptions{Server: "https://10.0.0.1:6443"}, ""},
+		"waits":         {JoinOptions{Server: "https://10.0.0.1:6443", Token: "t", CAHash: "h", Wait: time.Minute}, ""},
+		"waits below 0": {JoinOptions{Server: "https://10.0.0.1:6443", Token: "t", CAHash: "h", Wait: -time.Minute}, "is negative"},
 		"no hash":       {JoinOptions{Server: "https://10.0.0.1:6443", Token: "t"}, "together"},
 		"no token":      {JoinOptions{Server: "https://10.0.0.1:6443", CAHash: "h"}, "together"},
 		"no server":     {JoinOptions{Token: "t", CAHash: "h"}, "no server"},
@@ -28,7 +31,7 @@ func TestInvitation(t *testing.T) {
 	} {
 		i, err := test.options.invitation()
 		if test.fails == "" {
-			if err != nil || strings.HasSuffix(i.Server, "/") {
+			if err != nil || strings.HasSuffix(i.Server, "/") || i.Wait != test.options.Wait {
 				t.Errorf("%s: %+v, %v", name, i, err)
 			}
 			continue

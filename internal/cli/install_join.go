@@ -49,7 +49,7 @@ func installJoin(cmd *cobra.Command, options kindred.JoinOptions, start bool) er
 	if err := kindred.AdmitNode(cmd.Context(), options); err != nil {
 		return upError(cmd.Context(), err)
 	}
-	if err := runService(cmd, layout, manager, "join", start, "token", "ca-hash"); err != nil || !start {
+	if err := runService(cmd, layout, manager, "join", start, "token", "ca-hash", "wait"); err != nil || !start {
 		return err
 	}
 	printf(cmd, "ready\n")

@@ -60,7 +60,7 @@ func TestUnitOfANode(t *testing.T) {
 	if err := flags.Parse([]string{"--token", "abcdef.0123456789abcdef", "--ca-hash=sha256:00", "--node-name", "second", "--pod-network=vxlan"}); err != nil {
 		t.Fatal(err)
 	}
-	args, err := flagsOf(flags, "token", "ca-hash")
+	args, err := flagsOf(flags, "token", "ca-hash", "wait")
 	if want := []string{"--node-name=second", "--pod-network=vxlan"}; err != nil || !slices.Equal(args, want) {
 		t.Errorf("%q, %v, want %q", args, err, want)
 	}

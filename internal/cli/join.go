@@ -47,6 +47,7 @@ func joinFlags(options *kindred.JoinOptions) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("join", pflag.ContinueOnError)
 	flags.StringVar(&options.Token, "token", "", "bootstrap token of the cluster")
 	flags.StringVar(&options.CAHash, "ca-hash", "", "hash of the key of the cluster's authority: sha256: and 64 hexadecimal digits")
+	flags.DurationVar(&options.Wait, "wait", 0, "how long to wait for a server that does not answer, or does not know the token yet")
 	flags.StringVar(&options.NodeName, "node-name", "", "name of the node (default that with which it has joined, or the host name)")
 	flags.StringVar(&options.NodeIP, "node-ip", "", "addresses at which other machines reach this one: IPv4, and IPv6 after a comma (default that from which it reaches the server)")
 	flags.StringVar(&options.PodNetwork, "pod-network", kindred.PodNetworkAuto, "how packets for pods get to other machines: directly where they share a link and else through a VXLAN tunnel (auto), always through a tunnel (vxlan), or encrypted (wireguard), on all machines alike")

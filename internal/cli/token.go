@@ -14,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	tokenutil "k8s.io/cluster-bootstrap/token/util"
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
@@ -33,7 +34,7 @@ func newTokenCreate() *cobra.Command {
 	var url, description string
 	var forServer bool
 	cmd := &cobra.Command{
-		Use:   "create",
+		Use:   "create [TOKEN]",
 		Short: "Make a token, and print the line with which machines join",
 		Long: `Make a token, and print the line with which machines become nodes of the cluster.
 
@@ -41,13 +42,20 @@ Anyone who has the line can add nodes until the token expires. The first token a
 publishes the cluster's authority (the ConfigMap cluster-info in kube-public, which
 anybody can read) and the roles of machines that join.
 
+TOKEN has the form abcdef.0123456789abcdef, and is random by default. One that the
+cluster has already is valid for the new time.
+
 With --server the machines become servers, which have the same keys and use the same
 etcd, or add a member to it. The keys are taken from the data directory, and stored in the cluster until
 the token expires, encrypted with a key that only the line has.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if ttl <= 0 {
 				return usagef("--ttl must be positive")
+			}
+			given := strings.Join(args, "")
+			if given != "" && !tokenutil.IsValidBootstrapToken(given) {
+				return usagef("the token does not have the form abcdef.0123456789abcdef, in small letters and digits")
 			}
 			client, config, err := c.client(cmd)
 			if err != nil {
@@ -57,7 +65,9 @@ the token expires, encrypted with a key that only the line has.`,
 			if err != nil {
 				return err
 			}
-			invitation, err := join.Invite(cmd.Context(), client, server, config.CAData, clock.RealClock{}.Now().Add(ttl), description)
+			invitation, err := join.Invite(cmd.Context(), client, join.Offer{
+				Server: server, CA: config.CAData, Token: given, Expires: clock.RealClock{}.Now().Add(ttl), Description: description,
+			})
 			if err != nil {
 				return err
 			}

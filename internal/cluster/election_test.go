@@ -124,7 +124,7 @@ func invite(t *testing.T, c *Cluster) join.ServerInvitation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	invitation, err := join.Invite(t.Context(), client, c.Server(), c.keys.Cluster.CertPEM, time.Now().Add(time.Hour), "")
+	invitation, err := join.Invite(t.Context(), client, join.Offer{Server: c.Server(), CA: c.keys.Cluster.CertPEM, Expires: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestServersThatAreRefused(t *testing.T) {
 	whole := invite(t, c)
 	other, node := whole, whole
 	other.Key = strings.Repeat("0", len(other.Key))
-	node.Invitation, err = join.Invite(t.Context(), client, c.Server(), c.keys.Cluster.CertPEM, time.Now().Add(time.Hour), "")
+	node.Invitation, err = join.Invite(t.Context(), client, join.Offer{Server: c.Server(), CA: c.keys.Cluster.CertPEM, Expires: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}

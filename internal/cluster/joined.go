@@ -112,25 +112,39 @@ func (n *Node) credentials(ctx context.Context, invitation join.Invitation) (_ *
 	return credentials, known, err
 }
 
-// accept gets the cluster's authority and a certificate.
-func (n *Node) accept(ctx context.Context, invitation join.Invitation) (join.Membership, error) {
-	ca, err := join.Discover(ctx, invitation, n.config.Clock)
-	if err != nil {
-		return join.Membership{}, err
-	}
-	member := join.Membership{Server: invitation.Server, Node: n.config.NodeName, CA: ca}
-	return member, join.Request(ctx, invitation, ca, n.config.Dir.PKI(), n.config.NodeName)
+// accept gets the cluster's authority and a certificate. It waits for a cluster that cannot be joined yet, if the invitation says so.
+func (n *Node) accept(ctx context.Context, invitation join.Invitation) (member join.Membership, err error) {
+	deadline := n.config.Clock.Now().Add(invitation.Wait)
+	passes := func(err error) bool { return join.IsPending(err) && n.config.Clock.Now().Before(deadline) }
+	err = n.repeat(ctx, admitInterval, passes, func() error {
+		ca, err := join.Discover(ctx, invitation, n.config.Clock)
+		if err != nil {
+			return err
+		}
+		member = join.Membership{Server: invitation.Server, Node: n.config.NodeName, CA: ca}
+		return join.Request(ctx, invitation, ca, n.config.Dir.PKI(), n.config.NodeName)
+	})
+	return member, err
 }
 
-// reachInterval is the time between two attempts to reach the server.
-const reachInterval = 2 * time.Second
+const (
+	// admitInterval is the time between two attempts to be admitted. A new machine is waited for.
+	admitInterval = 250 * time.Millisecond
+	// reachInterval is the time between two attempts of a node to reach the server.
+	reachInterval = 2 * time.Second
+)
 
 // adoptAgain waits for a server that does not answer as it should: this machine, a node already, may have started before it.
 func (n *Node) adoptAgain(ctx context.Context, client kubernetes.Interface) error {
+	return n.repeat(ctx, reachInterval, func(error) bool { return true }, func() error { return n.adopt(ctx, client) })
+}
+
+// repeat attempts something until it succeeds, or fails with an error that does not pass. It says what it waits for.
+func (n *Node) repeat(ctx context.Context, interval time.Duration, passes func(error) bool, attempt func() error) error {
 	said := ""
 	for {
-		err := n.adopt(ctx, client)
-		if err == nil || ctx.Err() != nil {
+		err := attempt()
+		if err == nil || ctx.Err() != nil || !passes(err) {
 			return err
 		}
 		if line := fmt.Sprintf("waiting for the server: %v", err); line != said && n.config.Notice != nil {
@@ -138,7 +152,7 @@ func (n *Node) adoptAgain(ctx context.Context, client kubernetes.Interface) erro
 			said = line
 		}
 		select {
-		case <-n.config.Clock.After(reachInterval):
+		case <-n.config.Clock.After(interval):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -30,6 +30,9 @@ import (
 // maxSkew is how much the clocks of two machines may differ. Certificates are valid from five minutes before they are signed.
 const maxSkew = 5 * time.Minute
 
+// discoverLimit is how long a server may take to answer.
+const discoverLimit = 10 * time.Second
+
 // hashPrefix begins the hash of an authority's key.
 const hashPrefix = "sha256:"
 
@@ -39,7 +42,17 @@ type Invitation struct {
 	Server, Token string
 	// Hash is that of the key of the cluster's authority, as [HashOf] returns it.
 	Hash string
+	// Wait is how long the machine waits for a cluster that cannot be joined yet, see [IsPending].
+	Wait time.Duration
 }
+
+// pending is why a cluster cannot be joined yet.
+type pending struct{ error }
+
+func (p pending) Unwrap() error { return p.error }
+
+// IsPending reports whether an error may pass without a change of the invitation: the server does not answer, or does not know the token yet.
+func IsPending(err error) bool { return errors.As(err, new(pending)) }
 
 // HashOf returns the hash of the public key of an authority, in kubeadm's form: sha256: and hexadecimal digits.
 func HashOf(authority *x509.Certificate) string {
@@ -55,7 +68,7 @@ func Discover(ctx context.Context, i Invitation, clock clock.PassiveClock) (ca [
 		return nil, fmt.Errorf("the token: %w", err)
 	}
 	served := &dated{clock: clock}
-	config := &rest.Config{Host: i.Server, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, WrapTransport: served.wrap}
+	config := &rest.Config{Host: i.Server, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, WrapTransport: served.wrap, Timeout: discoverLimit}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -63,9 +76,9 @@ func Discover(ctx context.Context, i Invitation, clock clock.PassiveClock) (ca [
 	info, err := client.CoreV1().ConfigMaps(metav1.NamespacePublic).Get(ctx, bootstrap.ConfigMapClusterInfo, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return nil, fmt.Errorf("the cluster at %s admits no machines; run \"kindred token create\" there: %w", i.Server, err)
+		return nil, pending{fmt.Errorf("the cluster at %s admits no machines; run \"kindred token create\" there: %w", i.Server, err)}
 	case err != nil:
-		return nil, fmt.Errorf("read the cluster's authority from %s: %w", i.Server, err)
+		return nil, pending{fmt.Errorf("read the cluster's authority from %s: %w", i.Server, err)}
 	}
 	if ca, err = authority(info, id, secret, i.Hash); err != nil {
 		return nil, err
@@ -78,7 +91,7 @@ func authority(info *corev1.ConfigMap, id, secret, hash string) ([]byte, error) 
 	content := info.Data[bootstrap.KubeConfigKey]
 	signature := info.Data[bootstrap.JWSSignatureKeyPrefix+id]
 	if signature == "" {
-		return nil, errors.New("the cluster does not know the token, or it has expired; \"kindred token create\" there makes a new one")
+		return nil, pending{errors.New("the cluster does not know the token, or it has expired; \"kindred token create\" there makes a new one")}
 	}
 	if !jws.DetachedTokenIsValid(signature, content, id, secret) {
 		return nil, errors.New("the token is wrong, or the server is not of its cluster: the signature of the cluster's authority does not match")

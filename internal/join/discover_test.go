@@ -4,7 +4,6 @@
 package join
 
 import (
-	"context"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -63,17 +62,18 @@ func TestDiscover(t *testing.T) {
 		clock  time.Duration
 		fails  string
 		wanted bool
+		later  bool // it may succeed later
 	}{
 		"right":              {wanted: true},
 		"another authority":  {hash: "sha256:00", fails: "this is another cluster, or somebody is in between"},
 		"another secret":     {token: tokenID + ".ffffffffffffffff", fails: "the signature of the cluster's authority does not match"},
-		"an unknown token":   {token: "ffffff." + tokenSecret, fails: "does not know the token, or it has expired"},
+		"an unknown token":   {token: "ffffff." + tokenSecret, fails: "does not know the token, or it has expired", later: true},
 		"no token":           {token: "x", fails: "the token: "},
 		"another content":    {info: func(m *corev1.ConfigMap) { m.Data["kubeconfig"] += "\n" }, fails: "does not match"},
 		"a clock ahead":      {clock: time.Hour, fails: "1h0m0s ahead of the server's"},
 		"a clock behind":     {clock: -10 * time.Minute, fails: "10m0s behind the server's"},
 		"a clock a bit off":  {clock: 4 * time.Minute, wanted: true},
-		"an empty authority": {info: func(m *corev1.ConfigMap) { delete(m.Data, "jws-kubeconfig-"+tokenID) }, fails: "does not know the token"},
+		"an empty authority": {info: func(m *corev1.ConfigMap) { delete(m.Data, "jws-kubeconfig-"+tokenID) }, fails: "does not know the token", later: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, authority := publishing(t, now, test.info)
@@ -91,8 +91,8 @@ func TestDiscover(t *testing.T) {
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), test.fails) {
-				t.Errorf("%v, want %q", err, test.fails)
+			if err == nil || !strings.Contains(err.Error(), test.fails) || IsPending(err) != test.later {
+				t.Errorf("%v, want %q; pending is %v", err, test.fails, IsPending(err))
 			}
 		})
 	}
@@ -106,8 +106,12 @@ func TestDiscoverWithoutInfo(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden})
 	}))
 	defer server.Close()
-	_, err := Discover(context.Background(), Invitation{Server: server.URL, Token: tokenID + "." + tokenSecret}, testingclock.NewFakePassiveClock(time.Now()))
-	if err == nil || !strings.Contains(err.Error(), "kindred token create") {
+	i, clock := Invitation{Server: server.URL, Token: tokenID + "." + tokenSecret}, testingclock.NewFakePassiveClock(time.Now())
+	if _, err := Discover(t.Context(), i, clock); err == nil || !strings.Contains(err.Error(), "kindred token create") || !IsPending(err) {
 		t.Error(err)
+	}
+	server.Close()
+	if _, err := Discover(t.Context(), i, clock); err == nil || !strings.Contains(err.Error(), "connection refused") || !IsPending(err) {
+		t.Errorf("without a server: %v", err)
 	}
 }

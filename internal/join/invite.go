@@ -29,31 +29,65 @@ const fieldManager = "kindred-token"
 // signingLimit is how long the cluster may take to sign cluster-info with a new token.
 const signingLimit = 30 * time.Second
 
+// Offer is what machines are invited with.
+type Offer struct {
+	// Server is the URL at which machines reach the API.
+	Server string
+	// CA are the certificates of the cluster's authority, in PEM.
+	CA []byte
+	// Token is the bootstrap token; if it is empty, Invite makes one.
+	Token string
+	// Expires is the end of the token.
+	Expires time.Time
+	// Description says what the token is for.
+	Description string
+}
+
 // Invite makes a token with which machines can join for some time, and what they need in the cluster: the signed ConfigMap
-// cluster-info, and roles. ca are the certificates of the cluster's authority, in PEM.
-func Invite(ctx context.Context, client kubernetes.Interface, server string, ca []byte, expires time.Time, description string) (Invitation, error) {
-	certificates, err := cert.ParseCertsPEM(ca)
+// cluster-info, and roles. A token that the cluster has already gets the time and the description of the offer.
+func Invite(ctx context.Context, client kubernetes.Interface, o Offer) (Invitation, error) {
+	certificates, err := cert.ParseCertsPEM(o.CA)
 	if err != nil {
 		return Invitation{}, fmt.Errorf("the cluster's authority: %w", err)
 	}
-	if err := publish(ctx, client, server, ca); err != nil {
+	if o.Token == "" {
+		if o.Token, err = tokenutil.GenerateBootstrapToken(); err != nil {
+			return Invitation{}, err
+		}
+	}
+	id, secret, err := tokens.ParseToken(o.Token)
+	if err != nil {
+		return Invitation{}, fmt.Errorf("the token: %w", err)
+	}
+	if err := publish(ctx, client, o.Server, o.CA); err != nil {
 		return Invitation{}, fmt.Errorf("publish the cluster's authority: %w", err)
 	}
 	if err := ensureRoles(ctx, client); err != nil {
 		return Invitation{}, fmt.Errorf("the roles of machines that join: %w", err)
 	}
-	token, err := tokenutil.GenerateBootstrapToken()
+	if err := store(ctx, client, secretOf(id, secret, o.Expires, o.Description)); err != nil {
+		return Invitation{}, fmt.Errorf("store the token: %w", err)
+	}
+	return Invitation{Server: o.Server, Token: o.Token, Hash: HashOf(certificates[0])}, awaitSignature(ctx, client, id)
+}
+
+// store creates the Secret of a token, or updates that of the same token.
+func store(ctx context.Context, client kubernetes.Interface, wanted *corev1.Secret) error {
+	all := client.CoreV1().Secrets(metav1.NamespaceSystem)
+	_, err := all.Create(ctx, wanted, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	existing, err := all.Get(ctx, wanted.Name, metav1.GetOptions{})
 	if err != nil {
-		return Invitation{}, err
+		return err
 	}
-	id, secret, err := tokens.ParseToken(token)
-	if err != nil {
-		return Invitation{}, err
+	if secrets.GetData(existing, bootstrap.BootstrapTokenSecretKey) != wanted.StringData[bootstrap.BootstrapTokenSecretKey] {
+		return fmt.Errorf("the cluster has another token with the ID %s", wanted.StringData[bootstrap.BootstrapTokenIDKey])
 	}
-	if _, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, secretOf(id, secret, expires, description), metav1.CreateOptions{}); err != nil {
-		return Invitation{}, fmt.Errorf("create the token: %w", err)
-	}
-	return Invitation{Server: server, Token: token, Hash: HashOf(certificates[0])}, awaitSignature(ctx, client, id)
+	existing.StringData = wanted.StringData
+	_, err = all.Update(ctx, existing, metav1.UpdateOptions{})
+	return err
 }
 
 func secretOf(id, secret string, expires time.Time, description string) *corev1.Secret {

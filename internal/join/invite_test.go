@@ -29,7 +29,7 @@ func TestInvite(t *testing.T) {
 	go act(t.Context(), client)
 	expires := time.Now().Add(time.Hour)
 	for _, description := range []string{"one", "two"} {
-		i, err := Invite(t.Context(), client, "https://10.0.0.1:6443", ca, expires, description)
+		i, err := Invite(t.Context(), client, Offer{Server: "https://10.0.0.1:6443", CA: ca, Expires: expires, Description: description})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func act(ctx context.Context, client kubernetes.Interface) {
 	for ctx.Err() == nil {
 		tokens, _ := client.CoreV1().Secrets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 		for i := range tokens.Items {
-			if secret := &tokens.Items[i]; len(secret.Data) == 0 {
+			if secret := &tokens.Items[i]; len(secret.StringData) > 0 {
 				signWith(ctx, client, secret)
 			}
 		}
@@ -74,18 +74,54 @@ func act(ctx context.Context, client kubernetes.Interface) {
 }
 
 func signWith(ctx context.Context, client kubernetes.Interface, secret *corev1.Secret) {
-	secret.Data = map[string][]byte{}
-	for key, value := range secret.StringData {
+	given := secret.StringData
+	secret.Data, secret.StringData = map[string][]byte{}, nil
+	for key, value := range given {
 		secret.Data[key] = []byte(value)
 	}
 	_, _ = client.CoreV1().Secrets(metav1.NamespaceSystem).Update(ctx, secret, metav1.UpdateOptions{})
-	infos, id := client.CoreV1().ConfigMaps(metav1.NamespacePublic), secret.StringData["token-id"]
+	infos, id := client.CoreV1().ConfigMaps(metav1.NamespacePublic), given["token-id"]
 	info, err := infos.Get(ctx, "cluster-info", metav1.GetOptions{})
 	if err != nil {
 		return
 	}
-	info.Data["jws-kubeconfig-"+id], _ = jws.ComputeDetachedSignature(info.Data["kubeconfig"], id, secret.StringData["token-secret"])
+	info.Data["jws-kubeconfig-"+id], _ = jws.ComputeDetachedSignature(info.Data["kubeconfig"], id, given["token-secret"])
 	_, _ = infos.Update(ctx, info, metav1.UpdateOptions{})
+}
+
+// TestInviteWithToken: a given token is made known, and may be offered again, for another time.
+func TestInviteWithToken(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	client := fake.NewClientset()
+	go act(t.Context(), client)
+	offer := Offer{
+		Server: "https://10.0.0.1:6443", CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		Token: tokenID + "." + tokenSecret, Expires: time.Now().Add(time.Hour).Truncate(time.Second),
+	}
+	for range 2 {
+		if i, err := Invite(t.Context(), client, offer); err != nil || i.Token != offer.Token {
+			t.Fatalf("%+v, %v", i, err)
+		}
+		known := func() bool {
+			all, err := Tokens(t.Context(), client, time.Now())
+			return err == nil && len(all) == 1 && all[0].ID == tokenID && all[0].Expires.Equal(offer.Expires)
+		}
+		for start := time.Now(); !known(); time.Sleep(time.Millisecond) {
+			if time.Since(start) > 10*time.Second {
+				t.Fatalf("no token that expires at %v", offer.Expires)
+			}
+		}
+		offer.Expires = offer.Expires.Add(time.Hour)
+	}
+	offer.Token = tokenID + ".ffffffffffffffff"
+	if _, err := Invite(t.Context(), client, offer); err == nil || !strings.Contains(err.Error(), "has another token with the ID "+tokenID) {
+		t.Errorf("another secret: %v", err)
+	}
+	offer.Token = "x"
+	if _, err := Invite(t.Context(), client, offer); err == nil || !strings.Contains(err.Error(), "the token: ") {
+		t.Errorf("no token: %v", err)
+	}
 }
 
 func TestMembership(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -93,6 +94,9 @@ func sign(ctx context.Context, client kubernetes.Interface, key crypto.Signer, n
 	}
 	usages := certificate.DefaultKubeletClientGetUsages(key)
 	name, uid, err := csr.RequestCertificate(client, encodeRequest(der), "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil, usages, key)
+	if apierrors.IsUnauthorized(err) {
+		return nil, pending{fmt.Errorf("request a certificate: %w", err)} // cluster-info may be signed before each server knows the token
+	}
 	if err != nil {
 		return nil, fmt.Errorf("request a certificate: %w", err)
 	}
