@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -18,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -31,22 +31,35 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	bootstrapv1 "github.com/kindred-project/kindred/clusterapi/api/bootstrap/v1alpha1"
+	"github.com/kindred-project/kindred/clusterapi/owner"
 )
 
 const (
-	// tokenTTL limits the time until a machine joins.
+	// tokenTTL limits the time until a machine joins, from when it can, and joinWait the time until then.
 	tokenTTL = time.Hour
+	joinWait = time.Hour
 	// concurrentConfigs limits the tokens that are made at a time.
 	concurrentConfigs = 5
-	// retryPeriod is the delay while the servers of a cluster are awaited.
-	retryPeriod = 2 * time.Second
+	// retryPeriod is the delay while something of the management cluster is awaited.
+	retryPeriod = 500 * time.Millisecond
 )
+
+// Workload is what the controller does in the cluster that a machine joins.
+type Workload interface {
+	// Authority returns the hash of the key of the cluster's authority.
+	Authority(ctx context.Context, cluster *clusterv1.Cluster) (string, error)
+	// Answers returns an error if the API of a cluster does not answer.
+	Answers(ctx context.Context, cluster *clusterv1.Cluster) error
+	// Admit lets machines join a cluster with a token for some time. It may be repeated.
+	Admit(ctx context.Context, cluster *clusterv1.Cluster, token string, ttl time.Duration) error
+}
 
 // Reconciler makes the bootstrap data of KindredConfigs.
 type Reconciler struct {
-	Client client.Client
-	// Invite makes a token of a cluster, and returns the arguments of "kindred" with which a machine joins.
-	Invite func(ctx context.Context, cluster *clusterv1.Cluster, ttl time.Duration) ([]string, error)
+	Client   client.Client
+	Workload Workload
+	// Clock decides how often a cluster that does not answer is asked.
+	Clock clock.PassiveClock
 }
 
 // SetupWithManager registers the controller.
@@ -78,9 +91,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (_ ctr
 	if err := r.Client.Get(ctx, request.NamespacedName, c); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	machine, err := util.GetOwnerMachine(ctx, r.Client, c.ObjectMeta)
+	machine, err := owner.Machine(ctx, r.Client, c)
 	if err != nil || machine == nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err) // its owner comes with the next change
+		return ctrl.Result{}, client.IgnoreNotFound(err) // the Machine causes another request when it comes
 	}
 	cluster, err := util.GetClusterFromMetadata(ctx, r.Client, machine.ObjectMeta)
 	if err != nil {
@@ -107,8 +120,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, c, before *bootstrapv1.Kin
 	return r.Client.Status().Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// dataSecretAvailable is the condition that the bootstrap data exist.
-const dataSecretAvailable = "DataSecretAvailable"
+const (
+	// dataSecretAvailable is the condition that the bootstrap data exist.
+	dataSecretAvailable = "DataSecretAvailable"
+	// machineAdmitted is the condition that the cluster knows the token with which the machine joins.
+	machineAdmitted = "MachineAdmitted"
+)
 
 // waits is why the bootstrap data cannot be made yet.
 type waits struct {
@@ -119,51 +136,65 @@ type waits struct {
 
 func (w waits) Error() string { return w.message }
 
-// provide makes the bootstrap data, unless they exist.
+// provide makes the bootstrap data, unless they exist, and lets the machine join.
 func (r *Reconciler) provide(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, c *bootstrapv1.KindredConfig) (ctrl.Result, error) {
-	exists, err := r.exists(ctx, c)
+	s, err := r.existing(ctx, c)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !exists {
-		err := r.create(ctx, cluster, machine, c)
-		var w waits
-		if errors.As(err, &w) {
-			set(c, metav1.ConditionFalse, w.reason, w.message)
-			if w.retry {
-				return ctrl.Result{RequeueAfter: retryPeriod}, nil
-			}
-			return ctrl.Result{}, nil
+	created := s == nil
+	if created {
+		s, err = r.create(ctx, cluster, machine, c)
+	}
+	var w waits
+	if errors.As(err, &w) {
+		set(c, metav1.ConditionFalse, w.reason, w.message, dataSecretAvailable, clusterv1.ReadyCondition)
+		if w.retry {
+			return ctrl.Result{RequeueAfter: retryPeriod}, nil
 		}
-		if err != nil {
-			set(c, metav1.ConditionFalse, bootstrapv1.FailedReason, err.Error())
-			return ctrl.Result{}, err
-		}
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		set(c, metav1.ConditionFalse, bootstrapv1.FailedReason, err.Error(), dataSecretAvailable, clusterv1.ReadyCondition)
+		return ctrl.Result{}, err
 	}
 	c.Status.DataSecretName = c.Name
 	c.Status.Initialization.DataSecretCreated = ptr.To(true)
-	set(c, metav1.ConditionTrue, bootstrapv1.DataAvailableReason, "")
-	return ctrl.Result{}, nil
+	set(c, metav1.ConditionTrue, bootstrapv1.DataAvailableReason, "", dataSecretAvailable)
+	if isServer(c) {
+		set(c, metav1.ConditionTrue, bootstrapv1.DataAvailableReason, "", clusterv1.ReadyCondition)
+		return ctrl.Result{}, nil
+	}
+	if created {
+		awaitControlPlane(c) // whose API may take a while to answer, while Cluster API needs the status
+		return ctrl.Result{RequeueAfter: minPause}, nil
+	}
+	return r.admit(ctx, cluster, c, s)
 }
 
-func set(c *bootstrapv1.KindredConfig, status metav1.ConditionStatus, reason, message string) {
-	for _, kind := range []string{dataSecretAvailable, clusterv1.ReadyCondition} {
+// set sets conditions to the same.
+func set(c *bootstrapv1.KindredConfig, status metav1.ConditionStatus, reason, message string, kinds ...string) {
+	for _, kind := range kinds {
 		conditions.Set(c, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 	}
 }
 
-// exists reports whether the Secret of a KindredConfig exists. One that was moved from another cluster, or restored, gets its owner.
-func (r *Reconciler) exists(ctx context.Context, c *bootstrapv1.KindredConfig) (bool, error) {
+func isServer(c *bootstrapv1.KindredConfig) bool {
+	return c.Spec.Role == bootstrapv1.Server || c.Spec.Role == bootstrapv1.FirstServer
+}
+
+// existing returns the Secret of a KindredConfig; nil if there is none. One that was moved from another cluster, or restored, gets its owner.
+func (r *Reconciler) existing(ctx context.Context, c *bootstrapv1.KindredConfig) (*corev1.Secret, error) {
 	s := &corev1.Secret{}
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(c), s); err != nil {
-		return false, client.IgnoreNotFound(err)
+		return nil, client.IgnoreNotFound(err)
 	}
 	if metav1.IsControlledBy(s, c) {
-		return true, nil
+		return s, nil
 	}
 	before := s.DeepCopy()
 	s.OwnerReferences = util.EnsureOwnerRef(withoutConfigs(s.OwnerReferences), ownerOf(c))
-	return true, r.Client.Patch(ctx, s, client.MergeFrom(before))
+	return s, r.Client.Patch(ctx, s, client.MergeFrom(before))
 }
 
 // withoutConfigs removes references to KindredConfigs, which name one that the Secret had elsewhere.
@@ -175,18 +206,21 @@ func ownerOf(c *bootstrapv1.KindredConfig) metav1.OwnerReference {
 	return *metav1.NewControllerRef(c, bootstrapv1.GroupVersion.WithKind("KindredConfig"))
 }
 
+// tokenKey is the key of the Secret that has the token of the machine until the cluster knows it. A Secret that is moved takes it along.
+const tokenKey = "token"
+
 // create makes the Secret with the bootstrap data.
-func (r *Reconciler) create(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, c *bootstrapv1.KindredConfig) error {
+func (r *Reconciler) create(ctx context.Context, cluster *clusterv1.Cluster, machine *clusterv1.Machine, c *bootstrapv1.KindredConfig) (*corev1.Secret, error) {
 	if !ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false) || !cluster.Spec.ControlPlaneEndpoint.IsValid() {
-		return waits{reason: bootstrapv1.WaitingForInfrastructureReason, message: "the cluster has no endpoint yet"}
+		return nil, waits{reason: bootstrapv1.WaitingForInfrastructureReason, message: "the cluster has no endpoint yet"}
 	}
 	data, err := r.data(ctx, cluster, machine, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	value, err := json.Marshal(data)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -196,10 +230,10 @@ func (r *Reconciler) create(ctx context.Context, cluster *clusterv1.Cluster, mac
 		Type: clusterv1.ClusterSecretType,
 		Data: map[string][]byte{"value": value, "format": []byte(bootstrapv1.Format)},
 	}
-	if err := r.Client.Create(ctx, s); err != nil && !apierrors.IsAlreadyExists(err) {
-		return err
+	if data.token != "" {
+		s.Data[tokenKey] = []byte(data.token)
 	}
-	return nil
+	return s, r.Client.Create(ctx, s)
 }
 
 // data returns the bootstrap data by the role of the machine.
@@ -213,17 +247,10 @@ func (r *Reconciler) data(ctx context.Context, cluster *clusterv1.Cluster, machi
 		return data{}, err
 	}
 	flags = append([]string{"--node-name", machine.Name}, flags...)
-	if c.Spec.Role == bootstrapv1.Server || c.Spec.Role == bootstrapv1.FirstServer {
+	if isServer(c) {
 		return r.server(ctx, cluster, c, files, flags)
 	}
-	if !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
-		return data{}, waits{reason: bootstrapv1.WaitingForControlPlaneReason, message: "the cluster has no server yet that the machine could join"}
-	}
-	join, err := r.Invite(ctx, cluster, tokenTTL)
-	if err != nil {
-		return data{}, fmt.Errorf("make a token of the cluster: %w", err)
-	}
-	return data{Args: append(join, flags...), Files: files}, nil
+	return r.node(ctx, cluster, files, flags)
 }
 
 // server returns the bootstrap data of a server.

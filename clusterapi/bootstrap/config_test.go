@@ -6,15 +6,20 @@ package bootstrap
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	tokenutil "k8s.io/cluster-bootstrap/token/util"
+	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -33,7 +38,12 @@ type bed struct {
 	machine *clusterv1.Machine
 	config  *bootstrapv1.KindredConfig
 	others  []client.Object
+	// workload is the cluster that the machine joins.
+	workload standIn
 }
+
+// began is the time at which a test begins.
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func newBed(role bootstrapv1.Role) *bed {
 	b := &bed{
@@ -68,8 +78,42 @@ func newBed(role bootstrapv1.Role) *bed {
 	return b
 }
 
-// run reconciles until the configuration has a condition, and returns the bootstrap data; none if there are none.
-func (b *bed) run(t *testing.T) (made *data) {
+// standIn stands for the cluster that a machine joins.
+type standIn struct {
+	unknown, silent, refuses bool
+	// admitted are the tokens that it knows.
+	admitted []string
+	// asked is how often it was asked whether it answers.
+	asked int
+}
+
+const authority = "sha256:abc"
+
+func (s *standIn) Authority(context.Context, *clusterv1.Cluster) (string, error) {
+	if s.unknown {
+		return "", apierrors.NewNotFound(corev1.Resource("secrets"), "c-kubeconfig")
+	}
+	return authority, nil
+}
+
+func (s *standIn) Answers(context.Context, *clusterv1.Cluster) error {
+	s.asked++
+	if s.silent {
+		return errors.New("connection refused")
+	}
+	return nil
+}
+
+func (s *standIn) Admit(_ context.Context, _ *clusterv1.Cluster, token string, _ time.Duration) error {
+	if s.refuses {
+		return errors.New("not allowed")
+	}
+	s.admitted = append(s.admitted, token)
+	return nil
+}
+
+// start returns a controller, and its client of an API that has the objects.
+func (b *bed) start(t *testing.T) (*Reconciler, client.Client) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme} {
@@ -79,9 +123,13 @@ func (b *bed) run(t *testing.T) (made *data) {
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(b.others, b.cluster, b.machine, b.config)...).
 		WithStatusSubresource(&bootstrapv1.KindredConfig{}, &clusterv1.Cluster{}, &clusterv1.Machine{}).Build()
-	r := &Reconciler{Client: c, Invite: func(context.Context, *clusterv1.Cluster, time.Duration) ([]string, error) {
-		return []string{"join", "https://10.192.255.254:7443", "--token", "a.b"}, nil
-	}}
+	return &Reconciler{Client: c, Workload: &b.workload, Clock: testingclock.NewFakePassiveClock(began)}, c
+}
+
+// run reconciles until the configuration has a condition, and returns the bootstrap data; none if there are none.
+func (b *bed) run(t *testing.T) (made *data) {
+	t.Helper()
+	r, c := b.start(t)
 	key := client.ObjectKeyFromObject(b.config)
 	for range 3 {
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
@@ -113,12 +161,84 @@ func TestNode(t *testing.T) {
 	b.config.Spec.Flags = map[string]string{"pod-network": "vxlan", "node-ip": "10.0.0.1"}
 	b.config.Spec.KubeletConfiguration = "maxPods: 5"
 	b.config.Spec.Files = []bootstrapv1.File{{Path: "/etc/a", Permissions: "0644", Content: "b"}}
+	got := b.run(t)
+	if len(b.workload.admitted) != 1 || !tokenutil.IsValidBootstrapToken(b.workload.admitted[0]) {
+		t.Fatalf("the cluster knows the tokens %q", b.workload.admitted)
+	}
 	want := &data{
-		Args:  []string{"join", "https://10.192.255.254:7443", "--token", "a.b", "--node-name", "m", "--node-ip=10.0.0.1", "--pod-network=vxlan"},
+		Args: []string{
+			"join", "https://10.192.255.254:7443", "--token", b.workload.admitted[0], "--ca-hash", authority, "--wait", "1h0m0s",
+			"--node-name", "m", "--node-ip=10.0.0.1", "--pod-network=vxlan",
+		},
 		Files: []file{{Path: "/etc/a", Mode: 0o644, Content: []byte("b")}, {Path: "/etc/kindred/kubelet.conf.d/50-kindredconfig.conf", Mode: 0o644, Content: []byte("maxPods: 5")}},
 	}
-	if diff := cmp.Diff(want, b.run(t)); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(data{})); diff != "" {
 		t.Errorf("bootstrap data (-want +got):\n%s", diff)
+	}
+	if !conditions.IsTrue(b.config, machineAdmitted) || !conditions.IsTrue(b.config, clusterv1.ReadyCondition) {
+		t.Errorf("conditions %+v", b.config.Status.Conditions)
+	}
+}
+
+// TestBeforeServer: the bootstrap data of a node exist before a server answers, and the same token is made known once one does, and only then.
+func TestBeforeServer(t *testing.T) {
+	b := newBed(bootstrapv1.Node)
+	b.cluster.Status.Conditions, b.workload.silent = nil, true
+	r, c := b.start(t)
+	key := client.ObjectKeyFromObject(b.config)
+	reconcile := func() (ctrl.Result, error) {
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+		if err := c.Get(t.Context(), key, b.config); err != nil {
+			t.Fatal(err)
+		}
+		return result, err
+	}
+	expect := func(status metav1.ConditionStatus, reason string) {
+		t.Helper()
+		for _, kind := range []string{machineAdmitted, clusterv1.ReadyCondition} {
+			if got := conditions.Get(b.config, kind); got == nil || got.Status != status || got.Reason != reason {
+				t.Errorf("%s is %+v, want %s because of %s", kind, got, status, reason)
+			}
+		}
+		if !conditions.IsTrue(b.config, dataSecretAvailable) || !ptr.Deref(b.config.Status.Initialization.DataSecretCreated, false) {
+			t.Errorf("there are no bootstrap data: %+v", b.config.Status)
+		}
+	}
+	for range 3 { // the first one only notes that it is not paused
+		if _, err := reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(metav1.ConditionFalse, bootstrapv1.WaitingForControlPlaneReason)
+	version := b.config.ResourceVersion
+	if result, err := reconcile(); err != nil || result.RequeueAfter < minPause || b.config.ResourceVersion != version {
+		t.Errorf("while it waits: %+v, %v, resource version %s after %s", result, err, b.config.ResourceVersion, version)
+	}
+	b.workload.silent, b.workload.refuses = false, true
+	if _, err := reconcile(); err == nil {
+		t.Error("no error if the cluster refuses the token")
+	}
+	expect(metav1.ConditionFalse, bootstrapv1.AdmissionFailedReason)
+	b.workload.refuses = false
+	if _, err := reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	expect(metav1.ConditionTrue, bootstrapv1.AdmittedReason)
+	asked := b.workload.asked
+	if _, err := reconcile(); err != nil || b.workload.asked != asked || len(b.workload.admitted) != 1 {
+		t.Errorf("afterwards: %v, asked %d times, %d tokens", err, b.workload.asked-asked, len(b.workload.admitted))
+	}
+}
+
+// TestPause: a cluster that answers soon is noticed at once, and one that never does costs little.
+func TestPause(t *testing.T) {
+	for age, want := range map[time.Duration]time.Duration{
+		0: minPause, time.Second: minPause, 20 * time.Second: 2 * time.Second, time.Hour: maxPause, -time.Minute: minPause,
+	} {
+		r := &Reconciler{Clock: testingclock.NewFakePassiveClock(began.Add(age))}
+		if got := r.pause(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(began)}}); got != want {
+			t.Errorf("after %v: %v, want %v", age, got, want)
+		}
 	}
 }
 
@@ -159,7 +279,7 @@ func TestWaits(t *testing.T) {
 		reason string
 	}{
 		"no endpoint":     {change: func(b *bed) { b.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} }, reason: bootstrapv1.WaitingForInfrastructureReason},
-		"no server":       {change: func(b *bed) { b.cluster.Status.Conditions = nil }, reason: bootstrapv1.WaitingForControlPlaneReason},
+		"no kubeconfig":   {change: func(b *bed) { b.workload.unknown = true }, reason: bootstrapv1.WaitingForControlPlaneReason},
 		"no keys":         {role: bootstrapv1.FirstServer, change: func(b *bed) { b.others = nil }, reason: bootstrapv1.WaitingForControlPlaneReason},
 		"no member":       {role: bootstrapv1.Server, change: func(*bed) {}, reason: bootstrapv1.WaitingForServersReason},
 		"a reserved flag": {change: func(b *bed) { b.config.Spec.Flags = map[string]string{"data-dir": "/"} }, reason: bootstrapv1.InvalidReason},

@@ -26,6 +26,8 @@ const (
 type data struct {
 	Args  []string `json:"args"`
 	Files []file   `json:"files,omitempty"`
+	// token is that of a node, in Args as well.
+	token string
 }
 
 // file is a file of a machine.
@@ -38,7 +40,7 @@ type file struct {
 // reserved are flags that the providers set.
 var reserved = []string{
 	"authorities", "bind-address", "ca-hash", "certificate-key", "cluster-cidr", "data-dir", "etcd-embedded", "etcd-servers", "join", "join-etcd",
-	"kubelet-config", "kubelet-config-dir", "node-name", "secure-port", "server", "service-cidr", "tls-san", "token",
+	"kubelet-config", "kubelet-config-dir", "node-name", "secure-port", "server", "service-cidr", "tls-san", "token", "wait",
 }
 
 // flagsOf returns the further flags of a configuration, sorted.

@@ -18,9 +18,11 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/mod/semver"
 	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
 )
 
 // DefaultRoot is the directory of the machines on the host.
@@ -83,6 +85,12 @@ type Host struct {
 	mu        sync.Mutex
 	// installed is set once the host had the same.
 	installed bool
+	// Clock decides how long a list of the machines is used.
+	Clock clock.PassiveClock
+	// listing guards the machines of the last list; nil after a change.
+	listing  sync.Mutex
+	listed   []Machine
+	listedAt time.Time
 	// Namespaces are those of the host; nil if this process is in them.
 	Namespaces *Namespaces
 }
@@ -191,14 +199,43 @@ func (h *Host) Versions() (versions []string, err error) {
 
 // Apply makes a machine unless it exists.
 func (h *Host) Apply(ctx context.Context, spec Spec) (Machine, error) {
+	defer h.changed()
 	var m Machine
-	return m, h.run(ctx, spec, &m, "apply")
+	err := h.run(ctx, spec, &m, "apply")
+	return m, err
 }
 
-// Get returns a machine. It reports whether there is one.
-func (h *Host) Get(ctx context.Context, name string) (Machine, bool, error) {
-	var all []Machine
+// listPeriod is how long a list of the machines is used. Each list runs a process, and a controller asks for each machine of a cluster with
+// each change of the Cluster.
+const listPeriod = time.Second
+
+// list returns all machines, as they were within listPeriod, and since the last change by this process.
+func (h *Host) list(ctx context.Context) ([]Machine, error) {
+	h.listing.Lock()
+	defer h.listing.Unlock()
+	now := h.Clock.Now()
+	if h.listed != nil && now.Sub(h.listedAt) < listPeriod {
+		return h.listed, nil
+	}
+	all := []Machine{}
 	if err := h.run(ctx, nil, &all, "list", "--output", "json"); err != nil {
+		return nil, err
+	}
+	h.listed, h.listedAt = all, now
+	return all, nil
+}
+
+// changed makes the next list a new one.
+func (h *Host) changed() {
+	h.listing.Lock()
+	defer h.listing.Unlock()
+	h.listed = nil
+}
+
+// Get returns a machine as it was within listPeriod. It reports whether there is one.
+func (h *Host) Get(ctx context.Context, name string) (Machine, bool, error) {
+	all, err := h.list(ctx)
+	if err != nil {
 		return Machine{}, false, err
 	}
 	for _, m := range all {
@@ -211,6 +248,7 @@ func (h *Host) Get(ctx context.Context, name string) (Machine, bool, error) {
 
 // Delete ends and removes a machine.
 func (h *Host) Delete(ctx context.Context, name string) error {
+	defer h.changed()
 	return h.run(ctx, nil, nil, "delete", name)
 }
 

@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 // program answers as "kindred machine" does.
@@ -27,7 +29,7 @@ func newHost(t *testing.T) (*Host, string) {
 	if err := os.WriteFile(own, []byte(program), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	h := &Host{Root: filepath.Join(t.TempDir(), "machines")}
+	h := &Host{Root: filepath.Join(t.TempDir(), "machines"), Clock: testingclock.NewFakeClock(time.Now())}
 	if err := h.Install(own, "v1.37.1"); err != nil {
 		t.Fatal(err)
 	}
@@ -51,6 +53,41 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestList: a list is used for a second, and no longer than until a change.
+func TestList(t *testing.T) {
+	h, _ := newHost(t)
+	now := testingclock.NewFakeClock(time.Now())
+	h.Clock = now
+	lists := filepath.Join(t.TempDir(), "lists")
+	count := "#!/bin/sh\ncase \"$4\" in list) echo x >> " + lists + "; echo '[]' ;; apply) echo '{}' ;; esac\n"
+	if err := os.WriteFile(h.Program, []byte(count), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(what string, want int) {
+		t.Helper()
+		if _, _, err := h.Get(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		written, err := os.ReadFile(lists)
+		if got := strings.Count(string(written), "x"); got != want || err != nil {
+			t.Errorf("%s: %d lists, %v, want %d", what, got, err, want)
+		}
+	}
+	expect("the first", 1)
+	now.Step(listPeriod - 1)
+	expect("within the second", 1)
+	now.Step(1)
+	expect("after it", 2)
+	if _, err := h.Apply(t.Context(), Spec{Name: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	expect("after Apply", 3)
+	if err := h.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	expect("after Delete", 4)
+}
+
 // TestInstalledAgain: the program of the host is removed, as by "kindred reset" of another cluster, and comes back.
 func TestInstalledAgain(t *testing.T) {
 	h, _ := newHost(t)
@@ -72,7 +109,7 @@ func TestNewerBuild(t *testing.T) {
 	if err := os.WriteFile(own, []byte("#!/bin/sh\necho '[]'\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	next := &Host{Root: h.Root}
+	next := &Host{Root: h.Root, Clock: h.Clock}
 	if err := next.Install(own, "v1.37.1"); err != nil {
 		t.Fatal(err)
 	}

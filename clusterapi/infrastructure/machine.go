@@ -34,6 +34,7 @@ import (
 	bootstrapv1 "github.com/kindred-project/kindred/clusterapi/api/bootstrap/v1alpha1"
 	infrav1 "github.com/kindred-project/kindred/clusterapi/api/infrastructure/v1alpha1"
 	"github.com/kindred-project/kindred/clusterapi/hostclient"
+	"github.com/kindred-project/kindred/clusterapi/owner"
 )
 
 // checkPeriod is the interval at which the host is asked about a machine. There are no events when one is killed.
@@ -82,9 +83,9 @@ func (r *MachineReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	if err := r.Client.Get(ctx, request.NamespacedName, m); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	machine, err := util.GetOwnerMachine(ctx, r.Client, m.ObjectMeta)
+	machine, err := owner.Machine(ctx, r.Client, m)
 	if err != nil || machine == nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err) // its owner comes with the next change
+		return ctrl.Result{}, client.IgnoreNotFound(err) // the Machine causes another request when it comes
 	}
 	cluster, err := util.GetClusterFromMetadata(ctx, r.Client, machine.ObjectMeta)
 	if err != nil {

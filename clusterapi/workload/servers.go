@@ -36,13 +36,7 @@ type Servers struct {
 
 // Answers returns an error if the API of a cluster does not answer.
 func (s *Servers) Answers(ctx context.Context, cluster *clusterv1.Cluster) error {
-	api, err := Client(ctx, s.Management, cluster)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
-	defer cancel()
-	return api.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	return answers(ctx, s.Management, cluster)
 }
 
 // leaseNamespace and leasePrefix name the Lease of a server.

@@ -6,16 +6,14 @@ package workload
 
 import (
 	"context"
-	"errors"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,39 +36,23 @@ func Client(ctx context.Context, management client.Reader, cluster *clusterv1.Cl
 	return kubernetes.NewForConfig(rest)
 }
 
-// Invite makes a token of a cluster with which a machine can join it, and returns the arguments of "kindred" that do.
-func Invite(ctx context.Context, management client.Reader, cluster *clusterv1.Cluster, program string, ttl time.Duration) ([]string, error) {
-	config, err := kubeconfig.FromSecret(ctx, management, client.ObjectKeyFromObject(cluster))
+// answers returns an error if the API of a cluster does not answer.
+func answers(ctx context.Context, management client.Reader, cluster *clusterv1.Cluster) error {
+	api, err := Client(ctx, management, cluster)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	dir, err := os.MkdirTemp("", "invite-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "kubeconfig")
-	if err := os.WriteFile(file, config, 0o600); err != nil {
-		return nil, err
-	}
-	endpoint := cluster.Spec.ControlPlaneEndpoint
-	cmd := exec.CommandContext(ctx, program, "token", "create", "--kubeconfig", file, "--ttl", ttl.String(), "--url", "https://"+endpoint.String())
-	out, err := cmd.Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return nil, fmt.Errorf("kindred token create: %s", strings.TrimSpace(string(exit.Stderr)))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return joinLine(string(out))
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	return api.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
-// joinLine returns the arguments of the line that makes a machine join, which "kindred token create" prints.
-func joinLine(out string) ([]string, error) {
-	for line := range strings.Lines(out) {
-		if fields := strings.Fields(line); len(fields) > 2 && fields[0] == "kindred" && fields[1] == "join" {
-			return fields[1:], nil
-		}
+// HashOf returns the hash of the key of an authority, as "kindred join --ca-hash" has it. ca are its certificates, in PEM.
+func HashOf(ca []byte) (string, error) {
+	certificates, err := cert.ParseCertsPEM(ca)
+	if err != nil {
+		return "", err
 	}
-	return nil, fmt.Errorf("kindred token create printed no line that joins: %q", out)
+	sum := sha256.Sum256(certificates[0].RawSubjectPublicKeyInfo)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }

@@ -3,30 +3,7 @@
 
 package workload
 
-import (
-	"slices"
-	"testing"
-)
-
-func TestJoinLine(t *testing.T) {
-	tests := map[string]struct {
-		out  string
-		want []string
-	}{
-		"the line":          {"kindred join https://10.0.0.1:6443 --token a.b --ca-hash sha256:c\n", []string{"join", "https://10.0.0.1:6443", "--token", "a.b", "--ca-hash", "sha256:c"}},
-		"after another one": {"Run on the machine:\n\n  kindred join https://x --token a\n", []string{"join", "https://x", "--token", "a"}},
-		"none":              {out: "kindred up\n"},
-		"empty":             {},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := joinLine(tt.out)
-			if !slices.Equal(got, tt.want) || (err != nil) != (tt.want == nil) {
-				t.Errorf("got %q, %v; want %q", got, err, tt.want)
-			}
-		})
-	}
-}
+import "testing"
 
 func TestIsAt(t *testing.T) {
 	for peer, want := range map[string]bool{

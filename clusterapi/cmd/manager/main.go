@@ -6,8 +6,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -21,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -151,10 +148,8 @@ func (o options) register(ctx context.Context, mgr ctrl.Manager, config *rest.Co
 		}
 	}
 	if o.runs("bootstrap") {
-		invite := func(ctx context.Context, cluster *clusterv1.Cluster, ttl time.Duration) ([]string, error) {
-			return workload.Invite(ctx, mgr.GetClient(), cluster, o.program, ttl)
-		}
-		if err := (&bootstrap.Reconciler{Client: mgr.GetClient(), Invite: invite}).SetupWithManager(ctx, mgr); err != nil {
+		machines := &workload.Machines{Management: mgr.GetClient(), Program: o.program}
+		if err := (&bootstrap.Reconciler{Client: mgr.GetClient(), Workload: machines, Clock: clock.RealClock{}}).SetupWithManager(ctx, mgr); err != nil {
 			return err
 		}
 	}
@@ -171,7 +166,7 @@ func (o options) registerInfrastructure(ctx context.Context, mgr ctrl.Manager, c
 	if err != nil {
 		return err
 	}
-	host := &hostclient.Host{Root: o.hostAt}
+	host := &hostclient.Host{Root: o.hostAt, Clock: clock.RealClock{}}
 	if o.inContainer {
 		if host.Namespaces, err = hostclient.RuntimeNamespaces(); err != nil {
 			return err
@@ -196,10 +191,9 @@ func ownerOf(config *rest.Config) (string, error) {
 			return "", fmt.Errorf("the authority of the management cluster: %w", err)
 		}
 	}
-	certificates, err := cert.ParseCertsPEM(ca)
+	hash, err := workload.HashOf(ca)
 	if err != nil {
 		return "", fmt.Errorf("the authority of the management cluster: %w", err)
 	}
-	sum := sha256.Sum256(certificates[0].RawSubjectPublicKeyInfo)
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
+	return hash, nil
 }

@@ -30,12 +30,16 @@ const (
 	DataAvailableReason = "DataSecretCreated"
 	// WaitingForInfrastructureReason is used before the cluster has its endpoint.
 	WaitingForInfrastructureReason = "WaitingForClusterInfrastructureReady"
-	// WaitingForControlPlaneReason is used before the cluster has a server that machines can join.
+	// WaitingForControlPlaneReason is used while something of the control plane does not exist or answer that the machine needs.
 	WaitingForControlPlaneReason = "WaitingForControlPlaneInitialized"
 	// WaitingForServersReason is used while no server of the cluster has an address that another one could join.
 	WaitingForServersReason = "WaitingForServers"
 	// InvalidReason is used if the configuration cannot be used; the message says why.
 	InvalidReason = "InvalidConfiguration"
+	// AdmittedReason is used if the cluster knows the token with which the machine joins.
+	AdmittedReason = "TokenCreated"
+	// AdmissionFailedReason is used if the token could not be made known in the cluster.
+	AdmissionFailedReason = "TokenFailed"
 	// FailedReason is used if the bootstrap data could not be made.
 	FailedReason = "DataSecretFailed"
 )
@@ -95,7 +99,7 @@ type KindredConfigStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions are Ready, DataSecretAvailable and Paused.
+	// conditions are Ready, DataSecretAvailable, MachineAdmitted (of nodes) and Paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
