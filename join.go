@@ -24,7 +24,8 @@ type JoinOptions struct {
 	// Token is a bootstrap token of the cluster, and CAHash the hash of the key of its authority, sha256: and 64 hexadecimal
 	// digits. "kindred token create" and "kubeadm token create --print-join-command" print them.
 	Token, CAHash string
-	// Wait is how long this machine waits for a server that does not answer, or does not know the token yet. By default it does not wait.
+	// Wait limits the time that this machine waits for a server that does not answer, or does not know the token yet. If it is 0, the machine
+	// does not wait.
 	Wait time.Duration
 	// NodeIP is as in Options; by default it is the address from which this machine reaches the server. PodNetwork is as in Options.
 	NodeIP, PodNetwork string

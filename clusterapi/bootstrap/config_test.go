@@ -83,7 +83,7 @@ type standIn struct {
 	unknown, silent, refuses bool
 	// admitted are the tokens that it knows.
 	admitted []string
-	// asked is how often it was asked whether it answers.
+	// asked counts the calls of Answers.
 	asked int
 }
 

@@ -205,8 +205,8 @@ func (h *Host) Apply(ctx context.Context, spec Spec) (Machine, error) {
 	return m, err
 }
 
-// listPeriod is how long a list of the machines is used. Each list runs a process, and a controller asks for each machine of a cluster with
-// each change of the Cluster.
+// listPeriod is the maximum age of a list that is used again. Each list runs a process, and a change of a Cluster makes the controller look at
+// all of its machines.
 const listPeriod = time.Second
 
 // list returns all machines, as they were within listPeriod, and since the last change by this process.

@@ -26,7 +26,7 @@ type Machines struct {
 	Program string
 }
 
-// answerLimit is how long the API of a cluster may take to answer.
+// answerLimit limits the time until the API of a cluster answers.
 const answerLimit = 2 * time.Second
 
 // Answers returns an error if the API of a cluster does not answer.

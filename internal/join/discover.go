@@ -30,7 +30,7 @@ import (
 // maxSkew is how much the clocks of two machines may differ. Certificates are valid from five minutes before they are signed.
 const maxSkew = 5 * time.Minute
 
-// discoverLimit is how long a server may take to answer.
+// discoverLimit limits each request to a server that is not trusted yet.
 const discoverLimit = 10 * time.Second
 
 // hashPrefix begins the hash of an authority's key.
@@ -42,7 +42,7 @@ type Invitation struct {
 	Server, Token string
 	// Hash is that of the key of the cluster's authority, as [HashOf] returns it.
 	Hash string
-	// Wait is how long the machine waits for a cluster that cannot be joined yet, see [IsPending].
+	// Wait limits the time that the machine waits for a cluster that cannot be joined yet, see [IsPending].
 	Wait time.Duration
 }
 
