@@ -11,11 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
@@ -32,18 +34,17 @@ import (
 func coreTypes() *fieldTypes {
 	return newFieldTypes(func() (map[string]*spec.Schema, error) {
 		config := genericapiserver.DefaultOpenAPIV3Config(definitions.GetOpenAPIDefinitions, openapi.NewDefinitionNamer(scheme.Scheme))
-		return builder.BuildOpenAPIDefinitionsForResources(config, "io.k8s.api.core.v1.Pod", "io.k8s.api.core.v1.Binding", "io.k8s.api.core.v1.Event")
+		return builder.BuildOpenAPIDefinitionsForResources(config, "io.k8s.api.core.v1.Pod", "io.k8s.api.core.v1.Binding", "io.k8s.api.core.v1.Event", "io.k8s.api.coordination.v1.Lease")
 	})
 }
 
 func podManager(t testing.TB, types managedfields.TypeConverter) *managedfields.FieldManager {
 	t.Helper()
-	return fieldManager(t, types, "Pod")
+	return fieldManager(t, types, corev1.SchemeGroupVersion.WithKind("Pod"))
 }
 
-func fieldManager(t testing.TB, types managedfields.TypeConverter, name string) *managedfields.FieldManager {
+func fieldManager(t testing.TB, types managedfields.TypeConverter, kind schema.GroupVersionKind) *managedfields.FieldManager {
 	t.Helper()
-	kind := corev1.SchemeGroupVersion.WithKind(name)
 	manager, err := managedfields.NewDefaultFieldManager(types, scheme.Scheme, scheme.Scheme, scheme.Scheme, kind, kind.GroupVersion(), "", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +138,7 @@ func TestCreatedFields(t *testing.T) {
 					o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "b", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}, Time: new(metav1.Now())}})
 				},
 			)
-			manager := fieldManager(t, coreTypes(), name)
+			manager := fieldManager(t, coreTypes(), corev1.SchemeGroupVersion.WithKind(name))
 			fields := newCreatedFields(manager)
 			for range 2 {
 				for i, change := range changes {
@@ -162,6 +163,80 @@ func TestCreatedFields(t *testing.T) {
 						entry.FieldsV1.Raw[0] = 'x' // no other object shares it
 					}
 				}
+			}
+		})
+	}
+}
+
+// TestRenew: a Lease that is renewed has the managed fields that k8s.io/apimachinery finds, and what else changes a Lease is no renewal.
+func TestRenew(t *testing.T) {
+	kind := coordinationv1.SchemeGroupVersion.WithKind("Lease")
+	manager := fieldManager(t, coreTypes(), kind)
+	at := func(seconds int64) *metav1.MicroTime { return new(metav1.NewMicroTime(time.Unix(seconds, 0))) }
+	const holder, another = "kubelet", "kubectl"
+	live := func(changes ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
+		lease := &coordinationv1.Lease{
+			TypeMeta: metav1.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "n", Namespace: "kube-node-lease", UID: "u", ResourceVersion: "1", CreationTimestamp: metav1.NewTime(time.Unix(1, 0)),
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", UID: "o"}},
+			},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: new("n"), LeaseDurationSeconds: new(int32(40)), RenewTime: at(2)},
+		}
+		track(manager, &coordinationv1.Lease{TypeMeta: lease.TypeMeta}, lease, holder)
+		for _, change := range changes {
+			change(lease)
+		}
+		return lease
+	}
+	renewed := func(l *coordinationv1.Lease) { l.Spec.RenewTime = at(3) }
+	for name, test := range map[string]struct {
+		live    *coordinationv1.Lease
+		change  func(*coordinationv1.Lease)
+		by      string
+		renewal bool
+	}{
+		"renewed":                  {live(), renewed, holder, true},
+		"without managed fields":   {live(), func(l *coordinationv1.Lease) { renewed(l); l.ManagedFields = nil }, holder, true},
+		"managed fields are reset": {live(), func(l *coordinationv1.Lease) { renewed(l); l.ManagedFields = []metav1.ManagedFieldsEntry{} }, holder, false},
+		"by another":               {live(), renewed, another, false},
+		"at the same time":         {live(), func(*coordinationv1.Lease) {}, holder, false},
+		"a part of a microsecond later": {live(), func(l *coordinationv1.Lease) {
+			l.Spec.RenewTime = new(metav1.NewMicroTime(l.Spec.RenewTime.Add(time.Nanosecond)))
+		}, holder, false},
+		"for the first time": {live(func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }), renewed, holder, false},
+		"never":              {live(), func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }, holder, false},
+		"with a label":       {live(), func(l *coordinationv1.Lease) { renewed(l); l.Labels = map[string]string{"a": "b"} }, holder, false},
+		"without its owner":  {live(), func(l *coordinationv1.Lease) { renewed(l); l.OwnerReferences = nil }, holder, false},
+		"longer":             {live(), func(l *coordinationv1.Lease) { renewed(l); l.Spec.LeaseDurationSeconds = new(int32(41)) }, holder, false},
+		"by a new holder":    {live(), func(l *coordinationv1.Lease) { renewed(l); l.Spec.HolderIdentity = new("m") }, holder, false},
+		"that another also manages": {live(func(l *coordinationv1.Lease) {
+			before := l.DeepCopy()
+			l.Labels = map[string]string{"a": "b"}
+			track(manager, before, l, another)
+		}), renewed, holder, false},
+		"that was applied": {live(func(l *coordinationv1.Lease) { l.ManagedFields[0].Operation = metav1.ManagedFieldsOperationApply }), renewed, holder, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want, got := test.live.DeepCopy(), test.live.DeepCopy()
+			test.change(want)
+			test.change(got)
+			track(manager, test.live, want, test.by)
+			before := got.DeepCopy()
+			if renewal := renew(test.live, got, test.by); renewal != test.renewal {
+				t.Errorf("it is taken for a renewal: %t", renewal)
+			}
+			if !test.renewal {
+				want = before // nothing is changed
+			}
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(metav1.ManagedFieldsEntry{}, "Time")); diff != "" {
+				t.Errorf("the Lease (-k8s.io/apimachinery +renew):\n%s", diff)
+			}
+			if !test.renewal {
+				return
+			}
+			if age := time.Since(got.ManagedFields[0].Time.Time); age < 0 || age > time.Minute {
+				t.Errorf("the fields are %v old", age)
 			}
 		})
 	}

@@ -41,8 +41,9 @@ type write struct {
 
 // directWrites are what the cluster's parts write most, by group: verbs and resources.
 var directWrites = map[schema.GroupVersion][][2]string{
-	{Version: "v1"}:                         {{"create", "pods"}, {"create", "pods/binding"}, {"update", "pods/status"}},
-	{Group: "events.k8s.io", Version: "v1"}: {{"create", "events"}},
+	{Version: "v1"}:                               {{"create", "pods"}, {"create", "pods/binding"}, {"update", "pods/status"}},
+	{Group: "events.k8s.io", Version: "v1"}:       {{"create", "events"}},
+	{Group: "coordination.k8s.io", Version: "v1"}: {{"update", "leases"}},
 }
 
 // writeEndpoint does one of the writes.

@@ -4,8 +4,10 @@
 package apiserver
 
 import (
+	"bytes"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -80,6 +82,43 @@ func withoutValues(object runtime.Object) runtime.Object {
 		return &same
 	}
 	return object
+}
+
+// renew sets the managed fields of a Lease that is only renewed, by the manager of all of its fields, and reports whether that is so. The
+// fields stay what they are, and get a new time.
+func renew(live, object runtime.Object, manager string) bool {
+	before, ok := live.(*coordinationv1.Lease)
+	after, ok2 := object.(*coordinationv1.Lease)
+	if !ok || !ok2 || !managesRenewTime(before.ManagedFields, manager) || !isRenewal(before, after) {
+		return false
+	}
+	now := metav1.Now() // managedfields takes no clock either
+	after.ManagedFields = copied(before.ManagedFields, &now)
+	return true
+}
+
+// managesRenewTime reports whether one manager has written all fields of a Lease, by updates.
+func managesRenewTime(fields []metav1.ManagedFieldsEntry, manager string) bool {
+	return len(fields) == 1 && fields[0].Manager == manager && fields[0].Operation == metav1.ManagedFieldsOperationUpdate &&
+		fields[0].APIVersion == coordinationv1.SchemeGroupVersion.String() && fields[0].Subresource == "" &&
+		bytes.Contains(fields[0].FieldsV1.Raw, []byte(`"f:renewTime":`))
+}
+
+// isRenewal reports whether a Lease differs from what it was by the time of its renewal, and in nothing else.
+func isRenewal(before, after *coordinationv1.Lease) bool {
+	was, is := before.Spec.RenewTime, after.Spec.RenewTime
+	if was == nil || is == nil || was.Time.Equal(is.Truncate(time.Microsecond)) {
+		return false
+	}
+	same := *after
+	same.TypeMeta = before.TypeMeta
+	same.Spec.RenewTime = was
+	if same.ManagedFields == nil {
+		same.ManagedFields = before.ManagedFields // as an update without them leaves them
+	}
+	one, err := same.Marshal()
+	other, err2 := before.Marshal()
+	return err == nil && err2 == nil && bytes.Equal(one, other) // cheaper than a comparison by reflection
 }
 
 // conceal gives all values that are set the same value.

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -124,6 +126,23 @@ func TestWrites(t *testing.T) {
 		}
 		return path, p
 	}
+	leased := 0
+	lease := func(change func(*coordinationv1.Lease)) (string, runtime.Object) {
+		leased++
+		leases := s.client(t).CoordinationV1().Leases(namespace)
+		l, err := leases.Create(t.Context(), &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("leased-", leased)},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("h"), RenewTime: new(metav1.NewMicroTime(time.Unix(1, 0)))},
+		}, metav1.CreateOptions{FieldManager: managerOf(writingAgent)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Spec.RenewTime = new(metav1.NewMicroTime(time.Unix(2, 0)))
+		if change != nil {
+			change(l)
+		}
+		return "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/" + l.Name, l
+	}
 	at := func(path string, object runtime.Object) func() (string, runtime.Object) {
 		return func() (string, runtime.Object) { return path, object }
 	}
@@ -165,14 +184,24 @@ func TestWrites(t *testing.T) {
 		"of another name":          {func() (string, runtime.Object) { return status(func(p *corev1.Pod) { p.Name = "other" }) }, all, true},
 		"of another namespace":     {func() (string, runtime.Object) { return status(func(p *corev1.Pod) { p.Namespace = "default" }) }, all, true},
 		"a status that may not be": {func() (string, runtime.Object) { return status(nil) }, &user.DefaultInfo{Name: "system:nobody", Groups: []string{user.AllAuthenticated}}, true},
-		"of a missing pod":         {at(pods+"/none/status", pod(func(p *corev1.Pod) { p.Name, p.UID = "none", "" })), all, true},
+		"a renewed lease":          {func() (string, runtime.Object) { return lease(nil) }, all, false},
+		"a lease with a label": {func() (string, runtime.Object) {
+			return lease(func(l *coordinationv1.Lease) { l.Labels = map[string]string{"a": "b"} })
+		}, all, false},
+		"a lease of a past version": {func() (string, runtime.Object) {
+			return lease(func(l *coordinationv1.Lease) { l.ResourceVersion = "1" })
+		}, all, true},
+		"an invalid lease": {func() (string, runtime.Object) {
+			return lease(func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(-1)) })
+		}, all, true},
+		"of a missing pod": {at(pods+"/none/status", pod(func(p *corev1.Pod) { p.Name, p.UID = "none", "" })), all, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			results, errs := map[string]runtime.Object{}, map[string]string{}
 			for how, write := range s.writers(t, test.as) {
 				path, object := test.request()
 				before, method := object.DeepCopyObject(), http.MethodPost
-				if strings.HasSuffix(path, "/status") {
+				if strings.HasSuffix(path, "/status") || strings.Contains(path, "/leases/") {
 					method = http.MethodPut
 				}
 				written, err := write(method, path, object)
@@ -200,7 +229,19 @@ func TestWrites(t *testing.T) {
 }
 
 // unique matches the names and UIDs of new objects in errors.
-var unique = regexp.MustCompile(`(bound|running)-\d+|\b[pe]-[a-z0-9]{5}\b|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+var unique = regexp.MustCompile(`(bound|running|leased)-\d+|\b[pe]-[a-z0-9]{5}\b|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// TestUpdateOfMissingLease: a Lease that is updated directly is not created, as an update of client-go would do.
+func TestUpdateOfMissingLease(t *testing.T) {
+	namespace := server.namespace(t)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "missing", Namespace: namespace}}
+	all := &user.DefaultInfo{Name: "system:kube-scheduler", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+	path := "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/missing"
+	_, err := server.writers(t, all)["directly"](http.MethodPut, path, lease)
+	if !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), `leases.coordination.k8s.io "missing" not found`) {
+		t.Errorf("the update: %v", err)
+	}
+}
 
 // TestAuditOfWrites: they are logged like other requests, with and without bodies.
 func TestAuditOfWrites(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// updater updates objects as handlers.UpdateResource does. It is for resources whose updates create nothing.
+// updater updates objects as handlers.UpdateResource does, but creates none, which updates of Leases could.
 type updater struct {
 	*writeEndpoint
 	rest.Updater
@@ -38,6 +38,9 @@ func (u updater) do(r *http.Request, object runtime.Object) (runtime.Object, err
 	attributes := u.attributesFor(info, caller, options)
 	manager := managerOf(r.UserAgent())
 	transformers := []rest.TransformFunc{func(_ context.Context, object, live runtime.Object) (runtime.Object, error) {
+		if renew(live, object, manager) {
+			return object, nil
+		}
 		return u.FieldManager.UpdateNoErrors(live, object, manager), nil
 	}}
 	if mutates, ok := u.admit.(admission.MutationInterface); ok && mutates.Handles(admission.Update) {
@@ -45,7 +48,7 @@ func (u updater) do(r *http.Request, object runtime.Object) (runtime.Object, err
 			return object, mutates.Admit(ctx, attributes(object, live), &u.RequestScope)
 		})
 	}
-	updated, _, err := u.Update(ctx, info.Name, rest.DefaultUpdatedObjectInfo(object, transformers...), createsNothing,
+	updated, _, err := u.Update(ctx, info.Name, rest.DefaultUpdatedObjectInfo(object, transformers...), u.notFound(info.Name),
 		rest.AdmissionToValidateObjectUpdateFunc(u.admit, attributes(nil, nil), &u.RequestScope), false, options)
 	return updated, err
 }
@@ -72,7 +75,9 @@ func (u updater) check(object runtime.Object, info *request.RequestInfo) error {
 	return nil
 }
 
-// createsNothing refuses that an update creates an object.
-func createsNothing(context.Context, runtime.Object) error {
-	return apierrors.NewInternalError(fmt.Errorf("this update cannot create objects"))
+// notFound returns the function that refuses that an update creates an object of this name.
+func (u updater) notFound(name string) rest.ValidateObjectFunc {
+	return func(context.Context, runtime.Object) error {
+		return apierrors.NewNotFound(u.Resource.GroupResource(), name)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,6 +45,16 @@ func (d direct) updatePodStatus(ctx context.Context, pod *corev1.Pod) (*corev1.P
 		return nil, err
 	}
 	return updated.(*corev1.Pod), nil
+}
+
+// updateLease updates a Lease. It takes no seat, because a Lease that is renewed late is one that is lost.
+func (d direct) updateLease(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	path := fmt.Sprintf("/apis/coordination.k8s.io/v1/namespaces/%s/leases/%s", lease.Namespace, lease.Name)
+	updated, err := d.api.Write(ctx, d.as.Info, d.as.UserAgent(), http.MethodPut, path, lease)
+	if err != nil {
+		return nil, err
+	}
+	return updated.(*coordinationv1.Lease), nil
 }
 
 // podClient is a controller's client that creates pods without encoding them, and lists them without copying them into lists.

@@ -128,8 +128,9 @@ func (t *term) startSimulated(ctx context.Context, steps *steps) error {
 	if err != nil || count == 0 {
 		return err
 	}
+	direct := t.directAs(simulatorUser)
 	nodes, err := simulated.New(simulated.Options{
-		Client: client, UpdateStatus: t.directAs(simulatorUser).updatePodStatus, Informers: t.server.Informers(),
+		Client: client, UpdateStatus: direct.updatePodStatus, UpdateLease: direct.updateLease, Informers: t.server.Informers(),
 		Count: count, Clock: t.config.Clock, Version: part.KubernetesVersion(), Taint: taint,
 	})
 	if err != nil {

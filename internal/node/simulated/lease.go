@@ -98,7 +98,7 @@ func (n *Nodes) beat(ctx context.Context, i int) error {
 			return err
 		}
 	}
-	updated, err := leases.Update(ctx, n.renewed(name, lease.DeepCopy()), metav1.UpdateOptions{})
+	updated, err := n.options.UpdateLease(ctx, n.renewed(name, lease.DeepCopy()))
 	return n.keepLease(i, updated, err)
 }
 

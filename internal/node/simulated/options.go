@@ -9,6 +9,7 @@ import (
 	"maps"
 	"strconv"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,8 @@ type Options struct {
 	Client kubernetes.Interface
 	// UpdateStatus writes the status of a pod, as pods of Client do, which is the default.
 	UpdateStatus func(context.Context, *v1.Pod) (*v1.Pod, error)
+	// UpdateLease updates a Lease that exists, as leases of Client do, which is the default.
+	UpdateLease func(context.Context, *coordinationv1.Lease) (*coordinationv1.Lease, error)
 	// Informers provides the informers of pods and nodes. The caller starts them after New.
 	Informers informers.SharedInformerFactory
 	// Recorder records warnings. If nil, they are dropped.
@@ -74,6 +77,11 @@ func (o Options) withDefaults() (Options, error) {
 	if o.UpdateStatus == nil {
 		o.UpdateStatus = func(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
 			return o.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+		}
+	}
+	if o.UpdateLease == nil {
+		o.UpdateLease = func(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+			return o.Client.CoordinationV1().Leases(lease.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
 		}
 	}
 	if o.Recorder == nil {
