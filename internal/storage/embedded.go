@@ -115,7 +115,7 @@ func openEmbedded(ctx context.Context, dir string, member *Member, c clock.Clock
 	}
 	note := func(context.Context) error { return check.Note(dir, server.CommittedIndex(), c.Now()) }
 	client := v3client.New(server)
-	requests := &gate{KV: client.KV}
+	requests := &gate{KV: client.KV, alone: member == nil}
 	client.KV = requests
 	watcher, watchesEnded := newWatcher(server, client)
 	client.Watcher = watcher
@@ -198,7 +198,7 @@ func startServer(ctx context.Context, dir string, launch func(context.Context, s
 // stallLimit is the time that etcd may be without work and still not ready. An election takes 0.2 s.
 const stallLimit = 20 * time.Second
 
-// awaitServer waits until etcd has applied its log. It fails after limit on a single member that cannot
+// awaitServer waits until etcd has applied its log, so that reads find all that was acknowledged before (see gate). It fails after limit on a single member that cannot
 // be elected, or whose log is shorter than its database: it would never be ready, and log
 // nothing. A member of a cluster waits for the others.
 func awaitServer(ctx context.Context, running instance, member *Member, failed *failure, limit time.Duration) error {

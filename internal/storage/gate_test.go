@@ -5,7 +5,10 @@ package storage
 
 import (
 	"errors"
+	"math"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -43,5 +46,64 @@ func TestCloseWhileInUse(t *testing.T) {
 		}
 		b.Close()
 		clients.Wait()
+	}
+}
+
+// TestReadsAreLatest: a read of a store alone finds what was acknowledged before it, also right after the store was opened again.
+func TestReadsAreLatest(t *testing.T) {
+	dir := t.TempDir()
+	var acknowledged atomic.Int64
+	for range 3 {
+		b, err := Embedded(t.Context(), dir, clock.RealClock{}, DefaultRetention)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := func() int64 {
+			found, err := b.Client().Get(t.Context(), "/a")
+			if err != nil {
+				t.Error(err)
+				return math.MaxInt64
+			}
+			if len(found.Kvs) == 0 {
+				return 0
+			}
+			value, err := strconv.ParseInt(string(found.Kvs[0].Value), 10, 64)
+			if err != nil {
+				t.Error(err)
+			}
+			return value
+		}
+		if got, want := read(), acknowledged.Load(); got != want {
+			t.Errorf("read %d after the start, and %d was written", got, want)
+		}
+		var clients sync.WaitGroup
+		written := make(chan struct{})
+		clients.Go(func() {
+			defer close(written)
+			for range 300 {
+				next := acknowledged.Load() + 1
+				if _, err := b.Client().Put(t.Context(), "/a", strconv.FormatInt(next, 10)); err != nil {
+					t.Error(err)
+					return
+				}
+				acknowledged.Store(next)
+			}
+		})
+		for range 4 {
+			clients.Go(func() {
+				for {
+					select {
+					case <-written:
+						return
+					default:
+					}
+					if before := acknowledged.Load(); read() < before {
+						t.Errorf("a read does not find %d, which was written before", before)
+					}
+				}
+			})
+		}
+		clients.Wait()
+		b.Close()
 	}
 }
