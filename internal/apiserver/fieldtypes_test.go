@@ -310,8 +310,7 @@ func TestBuildersAreApart(t *testing.T) {
 	var builds sync.WaitGroup
 	for range 4 {
 		builds.Go(func() {
-			config := definitions.Apart(g.OpenAPIV3Config)
-			models, err := builder.BuildOpenAPIDefinitionsForResources(config, "io.k8s.api.core.v1.Pod")
+			models, err := builder.BuildOpenAPIDefinitionsForResources(definitions.Apart(g.OpenAPIV3Config), "io.k8s.api.core.v1.Pod")
 			if err != nil || len(models) == 0 {
 				t.Errorf("%d models, %v", len(models), err)
 			}

@@ -122,7 +122,7 @@ func (m *mixedVersions) register(s *Server, server *aggregatorapiserver.APIAggre
 		return err
 	}
 	return server.GenericAPIServer.AddPostStartHook("peer-discovery-cache-sync", func(hook genericapiserver.PostStartHookContext) error {
-		m.leases.Start(hook.Done())
+		m.leases.StartWithContext(hook)
 		go m.RunPeerDiscoveryCacheSync(hook, 1)
 		go m.RunPeerDiscoveryActiveGVTracker(hook)
 		go m.RunPeerDiscoveryRefilter(hook)

@@ -13,12 +13,19 @@ import (
 	"github.com/kindred-project/kindred/internal/apiserver/openapi/older"
 )
 
-// describe configures the OpenAPI documents of a server, which has only types of these definitions.
+// describe configures the OpenAPI documents of a server, which has only types of these definitions. Each builder of a document makes
+// definitions of its own: kept for all of them, they are 5 MB of memory; and a builder deletes an extension from definitions,
+// which others, and the encoders of finished documents, must not read at the same time.
 func (s *Server) describe(g *genericapiserver.Config, definitions common.GetOpenAPIDefinitions) {
 	g.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, s.namer)
 	g.OpenAPIConfig.Info.Title = "Kubernetes"
-	g.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, s.namer)
+	g.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(noDefinitions, s.namer)
 	g.OpenAPIV3Config.Info.Title = "Kubernetes"
+	g.OpenAPIV3Config.GetDefinitions = definitions
+}
+
+func noDefinitions(common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	return nil
 }
 
 // serveDocuments serves the OpenAPI documents of the built-in groups, once their routes are installed.

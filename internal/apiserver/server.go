@@ -177,7 +177,7 @@ func (s *Server) build(c Config) error {
 func (s *Server) Informers() informers.SharedInformerFactory { return s.informers }
 
 // StartInformers starts the informers that do not run yet. They stop with the server.
-func (s *Server) StartInformers() { s.informers.Start(s.lifetime.Done()) }
+func (s *Server) StartInformers() { s.informers.StartWithContext(s.lifetime) }
 
 // Serves reports whether a built-in resource is enabled.
 func (s *Server) Serves(resource schema.GroupVersionResource) bool {

@@ -347,13 +347,14 @@ func TestClaimsAreRepairedAtTheStart(t *testing.T) {
 	r := startServer(t, dir, 6443, "10.96.0.0/24")
 	web, err := r.CoreV1().Services("default").Create(ctx, newTestService("web", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 80}), metav1.CreateOptions{})
 	r.must(err)
-	r.must(r.NetworkingV1().IPAddresses().Delete(ctx, web.Spec.ClusterIP, metav1.DeleteOptions{}))
-	r.must(r.services.Ports.Release(web.Spec.Ports[0].NodePort))
 	lost := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "lost"}}
 	address, err := r.services.Addresses.ClaimAny(lost, corev1.IPv4Protocol, false)
 	r.must(err)
 	ports, err := r.services.Ports.Claim([]int32{0}, false)
 	r.must(err)
+	// Only now: else the lost Service could get the address or the port of the other one.
+	r.must(r.NetworkingV1().IPAddresses().Delete(ctx, web.Spec.ClusterIP, metav1.DeleteOptions{}))
+	r.must(r.services.Ports.Release(web.Spec.Ports[0].NodePort))
 	r.stop()
 
 	r = startServer(t, dir, 6443, "10.96.0.0/24")

@@ -228,7 +228,7 @@ func (n *Node) apiElsewhere(credentials *join.Credentials, shared informers.Shar
 			config.UserAgent = as.UserAgent()
 			return config
 		},
-		Informers: shared, StartInformers: func() { shared.Start(n.parts.Context().Done()) },
+		Informers: shared, StartInformers: func() { shared.StartWithContext(n.parts.Context()) },
 		Serving: func(names pki.Names) (func() *tls.Certificate, error) {
 			return credentials.Serving(names.IPs)
 		},

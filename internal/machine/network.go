@@ -138,7 +138,7 @@ func (m *Machine) startLocalNetwork(ctx context.Context) (*network.Network, erro
 		return nil, err
 	}
 	m.shown = shown
-	sources.Start(m.parts.Context().Done())
+	sources.StartWithContext(m.parts.Context())
 	m.parts.Start("network", n.Run)
 	return n, nil
 }

@@ -236,7 +236,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		running.Go(func() { a.registration.keepStatus(ctx, sync.OnceFunc(func() { close(ready) })) })
 		running.Go(func() { a.keepPods(ctx, ready, func(types.UID) bool { return false }) })
 	} else {
-		factory.Start(ctx.Done())
+		factory.StartWithContext(ctx)
 		a.join(ctx, &running, ready)
 	}
 

@@ -6,7 +6,6 @@ package openapi
 import (
 	_ "embed"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -38,15 +37,9 @@ type Documents struct {
 	Standard bool
 }
 
-// Apart returns a configuration for one builder of k8s.io/kube-openapi. A builder deletes an extension
-// from the definitions of types while others, and the encoders of finished documents, read them.
+// Apart returns a configuration for one builder of k8s.io/kube-openapi, which completes it.
 func Apart(shared *common.OpenAPIV3Config) *common.OpenAPIV3Config {
 	config := *shared
-	config.Definitions = make(map[string]common.OpenAPIDefinition, len(shared.Definitions))
-	for name, definition := range shared.Definitions {
-		definition.Schema.Extensions = maps.Clone(definition.Schema.Extensions)
-		config.Definitions[name] = definition
-	}
 	return &config
 }
 
