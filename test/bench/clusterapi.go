@@ -111,7 +111,9 @@ func besideClusterAPI(row string, count int) func(context.Context, *bench) (floa
 	}
 }
 
-func multiple(factor float64, d time.Duration) time.Duration { return time.Duration(factor * float64(d)) }
+func multiple(factor float64, d time.Duration) time.Duration {
+	return time.Duration(factor * float64(d))
+}
 
 // clustersOn measures one side. What a limit ends is as long as the limit, and said on standard output.
 func (b *bench) clustersOn(ctx context.Context, start starter, programs servers.ClusterAPI, count int, limits clustersTimes) (result clusterAPIResult, err error) {
