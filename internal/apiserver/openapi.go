@@ -13,19 +13,13 @@ import (
 	"github.com/kindred-project/kindred/internal/apiserver/openapi/older"
 )
 
-// describe configures the OpenAPI documents of a server, which has only types of these definitions. Each builder of a document makes
-// definitions of its own: kept for all of them, they are 5 MB of memory; and a builder deletes an extension from definitions,
-// which others, and the encoders of finished documents, must not read at the same time.
+// describe configures the OpenAPI documents of a server, which has only types of these definitions.
 func (s *Server) describe(g *genericapiserver.Config, definitions common.GetOpenAPIDefinitions) {
 	g.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, s.namer)
 	g.OpenAPIConfig.Info.Title = "Kubernetes"
-	g.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(noDefinitions, s.namer)
+	g.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.Kept(definitions, s.clock), s.namer)
 	g.OpenAPIV3Config.Info.Title = "Kubernetes"
-	g.OpenAPIV3Config.GetDefinitions = definitions
-}
-
-func noDefinitions(common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-	return nil
+	g.OpenAPIV3Config.Definitions = nil // so that each builder asks for its own
 }
 
 // serveDocuments serves the OpenAPI documents of the built-in groups, once their routes are installed.
