@@ -5,6 +5,7 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -222,5 +223,27 @@ func TestOwnDir(t *testing.T) {
 		if got := ownDir(path); got != want {
 			t.Errorf("%s is at %q, want %q", path, got, want)
 		}
+	}
+}
+
+// TestOpenParent: the directory above the directory of machines is refused, and the right one named.
+func TestOpenParent(t *testing.T) {
+	parent := t.TempDir()
+	h, err := Open(filepath.Join(parent, "machines"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(parent); err != nil {
+		t.Errorf("before there are machines: %v", err)
+	}
+	if err := h.changing(func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("directory of machines %s: the machines are in %s", parent, filepath.Join(parent, "machines"))
+	if _, err := Open(parent); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if _, err := Open(h.root); err != nil {
+		t.Error(err)
 	}
 }

@@ -38,7 +38,12 @@ func Open(root string) (*Host, error) {
 	if filepath.Dir(abs) == "/" {
 		return nil, fmt.Errorf("directory of machines %s: it must be below a directory", abs)
 	}
-	return &Host{abs}, nil
+	h := &Host{abs}
+	// In a directory of machines this would be the directory of a machine.
+	if info, err := os.Stat(h.dir("lock")); err == nil && info.Mode().IsRegular() {
+		return nil, fmt.Errorf("directory of machines %s: the machines are in %s", abs, h.path("machines"))
+	}
+	return h, nil
 }
 
 // id identifies the directory on the host: its links, cgroups and rules have it in their names.

@@ -99,6 +99,20 @@ func TestKilledUnderLoad(t *testing.T) {
 	})
 }
 
+// TestLinearizable: there is an order of all that clients wrote and read on one server, by get and by list, that explains what each of them
+// saw, although the server was killed three times; and nothing with an owner was collected.
+func TestLinearizable(t *testing.T) {
+	c := ownCluster(t, "--no-node")
+	load := newLoad(newSession(t, c), []*cluster{c, c, c, c})
+	for range 3 {
+		time.Sleep(3 * time.Second)
+		c.kill(t)
+		c.again(t)
+	}
+	time.Sleep(3 * time.Second)
+	load.check()
+}
+
 // TestTerminated: SIGTERM ends the process in under two seconds. Containers keep running, and the
 // next process adopts them.
 func TestTerminated(t *testing.T) {

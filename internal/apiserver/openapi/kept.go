@@ -12,8 +12,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// keepFor is how long definitions are kept. It is longer than a start, in which the first writes of most groups need them.
-const keepFor = 30 * time.Second
+// keepFor is how long definitions are kept: longer than most starts, in which the first writes of most groups need them, and less than the
+// time after which a process returns the memory that only its start needed.
+const keepFor = 5 * time.Second
 
 // kept are the definitions of types: 5 MB, which take 10 ms to make.
 type kept struct {
