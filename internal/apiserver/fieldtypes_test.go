@@ -215,7 +215,8 @@ func TestRenew(t *testing.T) {
 			l.Labels = map[string]string{"a": "b"}
 			track(manager, before, l, another)
 		}), renewed, holder, false},
-		"that was applied": {live(func(l *coordinationv1.Lease) { l.ManagedFields[0].Operation = metav1.ManagedFieldsOperationApply }), renewed, holder, false},
+		"of which no fields are known": {live(func(l *coordinationv1.Lease) { l.ManagedFields[0].FieldsV1 = nil }), renewed, holder, false},
+		"that was applied":             {live(func(l *coordinationv1.Lease) { l.ManagedFields[0].Operation = metav1.ManagedFieldsOperationApply }), renewed, holder, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want, got := test.live.DeepCopy(), test.live.DeepCopy()

@@ -101,7 +101,7 @@ func renew(live, object runtime.Object, manager string) bool {
 func managesRenewTime(fields []metav1.ManagedFieldsEntry, manager string) bool {
 	return len(fields) == 1 && fields[0].Manager == manager && fields[0].Operation == metav1.ManagedFieldsOperationUpdate &&
 		fields[0].APIVersion == coordinationv1.SchemeGroupVersion.String() && fields[0].Subresource == "" &&
-		bytes.Contains(fields[0].FieldsV1.Raw, []byte(`"f:renewTime":`))
+		fields[0].FieldsV1 != nil && bytes.Contains(fields[0].FieldsV1.Raw, []byte(`"f:renewTime":`))
 }
 
 // isRenewal reports whether a Lease differs from what it was by the time of its renewal, and in nothing else.

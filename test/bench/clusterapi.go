@@ -69,7 +69,7 @@ func clustersOfKindred(count int) func(context.Context, *bench) (float64, error)
 func (b *bench) clustersOnKindred(ctx context.Context, programs servers.ClusterAPI, count int) (clusterAPIResult, error) {
 	ours, err := b.clustersOn(ctx, startKindred, programs, count, clustersTimes{clustersLimit, clustersLimit})
 	if err == nil && (ours.provisioned >= clustersLimit || ours.deleted >= clustersLimit) {
-		err = fmt.Errorf("Kindred took longer than %v", clustersLimit)
+		err = fmt.Errorf("the Clusters took longer than %v", clustersLimit)
 	}
 	return ours, err
 }
