@@ -27,7 +27,8 @@ const (
 	machinesPerCluster = 10
 	// clustersLimit is the time that all Clusters may take to be Available, and to be gone.
 	clustersLimit = 90 * time.Minute
-	// enoughTimes is how many times Kindred's time upstream gets. Its figures until then are lower bounds: the target is 0.6 of upstream's time.
+	// enoughTimes is the multiple of Kindred's time after which upstream is stopped. Its results are lower bounds then, which is enough
+	// to tell whether Kindred takes at most 0.6 of upstream's time.
 	enoughTimes = 1.75
 	// observePause is the time between two looks at the Clusters, and probePause between two requests whose time is measured.
 	observePause = 2 * time.Second

@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// keepFor is how long definitions are kept: longer than most starts, in which the first writes of most groups need them, and less than the
-// time after which a process returns the memory that only its start needed.
+// keepFor is how long definitions are kept. Most starts are shorter, and the first writes of a start need them. A few seconds after
+// its start, a process returns the memory that only the start needed (cli/memory.go), and this should be part of it.
 const keepFor = 5 * time.Second
 
 // kept are the definitions of types: 5 MB, which take 10 ms to make.
