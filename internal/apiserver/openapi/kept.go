@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// keepFor is how long definitions are kept. Most starts are shorter, and the first writes of a start need them. A few seconds after
-// its start, a process returns the memory that only the start needed (cli/memory.go), and this should be part of it.
+// keepFor is how long definitions are kept: through a typical start, but not until the process releases the memory that only the
+// start needed (cli/memory.go).
 const keepFor = 5 * time.Second
 
 // kept are the definitions of types: 5 MB, which take 10 ms to make.
