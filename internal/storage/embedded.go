@@ -117,7 +117,7 @@ func openEmbedded(ctx context.Context, dir string, member *Member, c clock.Clock
 	client := v3client.New(server)
 	requests := &gate{KV: client.KV, alone: member == nil}
 	client.KV = requests
-	watcher, watchesEnded := newWatcher(server, client)
+	watcher, watchesEnded := newWatcher(server, client, requests.received)
 	client.Watcher = watcher
 	b := newBackend(ctx, client, "embedded:"+dir, c, r, note)
 	b.failed, b.dir, b.shared = failed, dir, member != nil

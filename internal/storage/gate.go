@@ -6,7 +6,9 @@ package storage
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,6 +28,8 @@ type gate struct {
 	// alone is set if the server is the only member of its cluster. Every write that was acknowledged has been applied there, so that its state
 	// is the latest. A read need not ask raft, which is what makes reads of other clusters linearizable, and costs several goroutines a turn.
 	alone bool
+	// watched is the latest revision of an event that a watch has received.
+	watched atomic.Int64
 
 	mu      sync.Mutex
 	closed  bool
@@ -70,11 +74,30 @@ func (g *gate) Do(ctx context.Context, op clientv3.Op) (response clientv3.OpResp
 }
 
 func (g *gate) Get(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	if g.alone {
-		options = append(options, clientv3.WithSerializable())
+	if !g.alone {
+		return g.get(ctx, key, options)
 	}
+	watched := g.watched.Load()
+	response, err := g.get(ctx, key, append(slices.Clip(options), clientv3.WithSerializable()))
+	if err != nil || response.Header.Revision >= watched {
+		return response, err
+	}
+	// etcd sends the events of a write shortly before readers see it. A caller that knows of the write must find it: raft waits until it is applied.
+	return g.get(ctx, key, options)
+}
+
+func (g *gate) get(ctx context.Context, key string, options []clientv3.OpOption) (*clientv3.GetResponse, error) {
 	response, err := g.Do(ctx, clientv3.OpGet(key, options...))
 	return response.Get(), err
+}
+
+// received notes the revision of an event before a watch passes it on.
+func (g *gate) received(revision int64) {
+	for watched := g.watched.Load(); watched < revision; watched = g.watched.Load() {
+		if g.watched.CompareAndSwap(watched, revision) {
+			return
+		}
+	}
 }
 
 func (g *gate) Put(ctx context.Context, key, value string, options ...clientv3.OpOption) (*clientv3.PutResponse, error) {

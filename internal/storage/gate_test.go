@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 	"k8s.io/utils/clock"
 )
 
@@ -106,4 +107,48 @@ func TestReadsAreLatest(t *testing.T) {
 		clients.Wait()
 		b.Close()
 	}
+}
+
+// TestReadsFollowEvents: a read that follows an event finds what the event told. etcd sends events before readers see the write, and the more watches get
+// an event the longer before.
+func TestReadsFollowEvents(t *testing.T) {
+	b := open(t, t.TempDir())
+	defer b.Close()
+	client := b.Client()
+	const key, streams, watches, writes = "/a", 50, 100, 30
+	var readers sync.WaitGroup
+	for i := range streams * watches {
+		// Watches with the same metadata share a stream.
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "stream", strconv.Itoa(i%streams))
+		events := client.Watch(ctx, key, clientv3.WithCreatedNotify())
+		if created := <-events; !created.Created {
+			t.Fatal("the watch was not created:", created.Err())
+		}
+		readers.Go(func() {
+			for last := ""; last != strconv.Itoa(writes); {
+				response, ok := <-events
+				if !ok || response.Err() != nil {
+					t.Error("the watch ended early:", response.Err())
+					return
+				}
+				for _, event := range response.Events {
+					last = string(event.Kv.Value)
+				}
+				found, err := client.Get(t.Context(), key)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if found.Header.Revision < response.Header.Revision {
+					t.Errorf("an event had revision %d, and a read after it %d", response.Header.Revision, found.Header.Revision)
+				}
+			}
+		})
+	}
+	for i := range writes {
+		if _, err := client.Put(t.Context(), key, strconv.Itoa(i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	readers.Wait()
 }

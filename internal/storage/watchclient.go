@@ -21,12 +21,14 @@ import (
 // only between two requests. All watches of the process would then be silent for good. A network
 // connection buffers both directions; here the requests are buffered.
 //
+// The watcher calls received with the revision of each event, before it passes the event on.
+//
 // After the client is closed, ended waits until the server has ended all watches. They read the database,
 // which the server closes when it stops.
-func newWatcher(server *etcdserver.EtcdServer, client *clientv3.Client) (w clientv3.Watcher, ended func()) {
+func newWatcher(server *etcdserver.EtcdServer, client *clientv3.Client, received func(revision int64)) (w clientv3.Watcher, ended func()) {
 	counted := &countedWatches{WatchServer: v3rpc.NewWatchServer(server)}
 	direct := adapter.WatchServerToWatchClient(counted)
-	return clientv3.NewWatchFromWatchClient(watchClient{direct}, client), counted.running.Wait
+	return clientv3.NewWatchFromWatchClient(watchClient{direct, received}, client), counted.running.Wait
 }
 
 // countedWatches counts the streams of watches that a server serves.
@@ -42,14 +44,17 @@ func (c *countedWatches) Watch(stream pb.Watch_WatchServer) error {
 	return c.WatchServer.Watch(stream)
 }
 
-type watchClient struct{ pb.WatchClient }
+type watchClient struct {
+	pb.WatchClient
+	received func(revision int64)
+}
 
 func (c watchClient) Watch(ctx context.Context, options ...grpc.CallOption) (pb.Watch_WatchClient, error) {
 	direct, err := c.WatchClient.Watch(ctx, options...)
 	if err != nil {
 		return nil, err
 	}
-	s := &watchStream{Watch_WatchClient: direct, added: make(chan struct{}, 1)}
+	s := &watchStream{Watch_WatchClient: direct, received: c.received, added: make(chan struct{}, 1)}
 	go s.pass()
 	return s, nil
 }
@@ -58,6 +63,7 @@ func (c watchClient) Watch(ctx context.Context, options ...grpc.CallOption) (pb.
 // each of its watches, and some for progress, so that the buffer needs no limit.
 type watchStream struct {
 	pb.Watch_WatchClient
+	received func(revision int64)
 
 	mu       sync.Mutex
 	requests []*pb.WatchRequest
@@ -70,6 +76,15 @@ type watchStream struct {
 func (s *watchStream) Send(r *pb.WatchRequest) error {
 	s.change(func() { s.requests = append(s.requests, r) })
 	return s.Context().Err()
+}
+
+// Recv implements pb.Watch_WatchClient.
+func (s *watchStream) Recv() (*pb.WatchResponse, error) {
+	response, err := s.Watch_WatchClient.Recv()
+	if err == nil && len(response.Events) > 0 {
+		s.received(response.Events[len(response.Events)-1].Kv.ModRevision)
+	}
+	return response, err
 }
 
 // CloseSend implements pb.Watch_WatchClient.
