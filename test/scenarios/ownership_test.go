@@ -19,10 +19,16 @@ func (s *session) kindred(args ...string) result {
 }
 
 // shows checks the output of a verb by line and column. "*" matches any word, and "..." at the end
-// any further ones.
+// any further ones. It waits for the objects of kinds that other scenarios have just created.
 func (s *session) shows(want string, args ...string) {
 	s.Helper()
-	r := s.kindred(args...)
+	var r result
+	s.eventually("the objects of all kinds are listed", func() error {
+		if r = s.kindred(args...); strings.Contains(r.out+r.err, "are not listed yet") {
+			return fmt.Errorf("%s%s", r.out, r.err)
+		}
+		return nil
+	})
 	if r.code != 0 || !sameLines(want, r.out) {
 		s.Fatalf("kindred %s: exit %d, %s\nprinted:\n%s\nwant:\n%s", strings.Join(args, " "), r.code, r.err, r.out, want)
 	}
