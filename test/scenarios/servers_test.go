@@ -21,6 +21,9 @@ import (
 	"github.com/kindred-project/kindred/test/etcd"
 )
 
+// takeover is the time within which another server leads.
+const takeover = 5 * time.Second
+
 // TestServers: three servers on one etcd and a machine with pods. The loss of the server that leads, by a crash, a stop of the
 // process for a while, and a clean stop, is followed by another one within five seconds. What was acknowledged is kept, the pods run on,
 // and their machine stays Ready.
@@ -30,7 +33,7 @@ func TestServers(t *testing.T) {
 		t.Skip("several machines cannot share one runtime")
 	}
 	l := newLAN(t)
-	serversOf(t, l, 5*time.Second, "--server", "--etcd-servers", etcd.At(t, t.TempDir(), l.host))
+	serversOf(t, l, "--server", "--etcd-servers", etcd.At(t, t.TempDir(), l.host))
 }
 
 // TestMembers is TestServers with an etcd cluster that the servers' embedded etcds are.
@@ -39,14 +42,11 @@ func TestMembers(t *testing.T) {
 	if userRuntime != "" {
 		t.Skip("several machines cannot share one runtime")
 	}
-	serversOf(t, newLAN(t), 5*time.Second+etcdElection, "--etcd-embedded")
+	serversOf(t, newLAN(t), "--etcd-embedded")
 }
 
-// etcdElection is the time that the members of etcd may take to elect a leader of their own, during which they answer nothing.
-const etcdElection = 2 * time.Second
-
-// serversOf runs the scenario with the store of the first server. limit is the time within which another server leads.
-func serversOf(t *testing.T, l *lan, limit time.Duration, store ...string) {
+// serversOf runs the scenario with the store of the first server.
+func serversOf(t *testing.T, l *lan, store ...string) {
 	t.Helper()
 	node := l.machine(9)
 	all := []*cluster{l.server(1, append(store, "--no-node")...)}
@@ -68,7 +68,7 @@ func serversOf(t *testing.T, l *lan, limit time.Duration, store ...string) {
 	lost.kill(t)
 	killed := time.Now()
 	s = s.on(all, lost)
-	led = s.follows(led, killed, limit, "a crash")
+	led = s.follows(led, killed, takeover, "a crash")
 	s.scales("web", 3)
 	if r := s.cluster.run("status"); r.out == "" || strings.Contains(r.err, "grpc") {
 		t.Errorf("status while a server is away: %s%s", r.out, r.err)
@@ -81,7 +81,7 @@ func serversOf(t *testing.T, l *lan, limit time.Duration, store ...string) {
 		t.Fatal(err)
 	}
 	halted := time.Now()
-	next := s.follows(led, halted, limit, "a stop of the process")
+	next := s.follows(led, halted, takeover, "a stop of the process")
 	s.scales("web", 4)
 	if err := stopped.up.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
