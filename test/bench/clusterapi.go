@@ -29,7 +29,7 @@ const (
 	clustersLimit = 90 * time.Minute
 	// enoughTimes is the multiple of Kindred's time after which upstream is stopped. Its results are lower bounds then, which is enough
 	// to tell whether Kindred takes at most 0.6 of upstream's time.
-	enoughTimes = 1.75
+	enoughTimes = 1.7
 	// observePause is the time between two looks at the Clusters, and probePause between two requests whose time is measured.
 	observePause = 2 * time.Second
 	probePause   = 50 * time.Millisecond
