@@ -8,6 +8,7 @@ package clusterapi
 import (
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -40,6 +41,13 @@ var (
 	// Binding names the objects that ClusterResourceSets have brought to a Cluster.
 	Binding = schema.GroupKind{Group: Addons, Kind: "ClusterResourceSetBinding"}
 )
+
+// IsPaused reports whether an object says itself that its controllers rest, which pauses those of all objects of a Cluster.
+func IsPaused(object *unstructured.Unstructured) bool {
+	_, annotated := object.GetAnnotations()[PausedAnnotation]
+	paused, _, _ := unstructured.NestedBool(object.Object, "spec", "paused")
+	return annotated || paused && object.GroupVersionKind().GroupKind() == Cluster
+}
 
 // Has reports whether a group is one of Cluster API or its providers.
 func Has(group string) bool { return group == Core || strings.HasSuffix(group, "."+Core) }

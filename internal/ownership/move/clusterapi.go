@@ -40,7 +40,7 @@ func (p *Plan) checkClusterAPI(g *Graph, item *Item) {
 }
 
 func (p *Plan) checkNotPaused(item *Item) {
-	if isPaused(item.Object) && pausedBy(item.Object) == "" {
+	if clusterapi.IsPaused(item.Object) && pausedBy(item.Object) == "" {
 		p.problem("%s is paused; resume it first: the move pauses it, and resumes it at the end", item)
 	}
 }

@@ -141,7 +141,7 @@ func TestPauseIsUndone(t *testing.T) {
 		capi("MachineDeployment", "a"),
 	} {
 		now := paused(t, o, "move")
-		if !isPaused(now) || pausedBy(now) != "move" || isPaused(o) {
+		if !clusterapi.IsPaused(now) || pausedBy(now) != "move" || clusterapi.IsPaused(o) {
 			t.Errorf("%s is not paused: %v", o.GetKind(), now.Object)
 		}
 		if diff := cmp.Diff(Clean(o, nothing).Object, Clean(now, nothing).Object); diff != "" {
@@ -151,7 +151,7 @@ func TestPauseIsUndone(t *testing.T) {
 			t.Errorf("%s: the digest changes", o.GetKind())
 		}
 		resumed := merge(t, now, pauseOf(&Item{Object: now, Root: true}, ""))
-		if isPaused(resumed) || pausedBy(resumed) != "" {
+		if clusterapi.IsPaused(resumed) || pausedBy(resumed) != "" {
 			t.Errorf("%s is still paused: %v", o.GetKind(), resumed.Object)
 		}
 	}

@@ -87,12 +87,6 @@ func (g *Graph) hasCluster(item *Item, seen map[types.UID]bool) bool {
 // pausedBy returns the ID of the move that has paused an object, or "".
 func pausedBy(object *unstructured.Unstructured) string { return object.GetAnnotations()[pauseMark] }
 
-func isPaused(object *unstructured.Unstructured) bool {
-	paused, _, _ := unstructured.NestedBool(object.Object, "spec", "paused")
-	_, annotated := object.GetAnnotations()[clusterapi.PausedAnnotation]
-	return annotated || paused && object.GroupVersionKind().GroupKind() == clusterapi.Cluster
-}
-
 // pauseOf returns the merge patch that pauses an item for a move, and, without a move, the one that resumes it.
 func pauseOf(item *Item, move string) map[string]any {
 	h, _ := holdOf(item.kind())

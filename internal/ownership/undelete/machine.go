@@ -20,53 +20,88 @@ func representsMachine(kind schema.GroupKind) bool {
 }
 
 // explainMachines adds to each object that represents a machine whether that machine still exists. A provider deletes a machine before it
-// removes its finalizer from the object, so the machine of a deleted object is gone. The object is restored; the machine and its data are not.
+// removes its finalizer from the object, so the machine of a deleted object is gone, unless the provider's controllers were paused: moves
+// pause them, and remove the finalizers themselves. The object is restored; the machine and its data are not.
 func (u *undeletion) explainMachines() {
+	paused := u.pausedClusters()
 	for _, item := range u.items {
 		if !representsMachine(item.kind()) {
 			continue
 		}
 		switch item.Outcome {
 		case ownership.UndeletionPending, ownership.UndeletionRestored:
-			item.Reason = goneMachine(item.then)
+			item.Reason = fateOfMachine(item, paused)
 		case ownership.UndeletionUnchanged, ownership.UndeletionAdopted:
 			item.Reason = "its machine was not deleted"
 		}
 	}
-	u.warnOfLostControlPlanes()
+	u.warnOfMoves(paused)
+	u.warnOfLostControlPlanes(paused)
 }
 
-// goneMachine explains that the machine of an object is gone.
-func goneMachine(then *unstructured.Unstructured) string {
-	id, _, _ := unstructured.NestedString(then.Object, "spec", "providerID")
-	if id == "" {
-		return "it had no machine yet"
+// pausedClusters returns the Clusters to restore that were paused when they were deleted.
+func (u *undeletion) pausedClusters() map[clusterName]bool {
+	paused := map[clusterName]bool{}
+	for _, item := range u.items {
+		isRestored := item.Outcome == ownership.UndeletionPending || item.Outcome == ownership.UndeletionRestored
+		if isRestored && item.kind() == clusterapi.Cluster && clusterapi.IsPaused(item.then) {
+			paused[clusterName{item.then.GetNamespace(), item.then.GetName()}] = true
+		}
 	}
-	return fmt.Sprintf("its machine %s is gone: the provider deleted it", id)
+	return paused
+}
+
+type clusterName struct{ namespace, name string }
+
+// clusterOf returns the Cluster that an object belongs to.
+func clusterOf(object *unstructured.Unstructured) clusterName {
+	return clusterName{object.GetNamespace(), object.GetLabels()[clusterapi.ClusterNameLabel]}
+}
+
+// fateOfMachine explains what became of the machine of a deleted object.
+func fateOfMachine(item *Item, paused map[clusterName]bool) string {
+	id, _, _ := unstructured.NestedString(item.then.Object, "spec", "providerID")
+	switch {
+	case id == "":
+		return "it had no machine yet"
+	case paused[clusterOf(item.then)] || clusterapi.IsPaused(item.then):
+		return fmt.Sprintf("its machine %s was not deleted: the provider was paused", id)
+	default:
+		return fmt.Sprintf("its machine %s is gone: the provider deleted it", id)
+	}
+}
+
+// warnOfMoves warns of each Cluster that was paused: it may have been moved, and two clusters that manage the same machines destroy them.
+func (u *undeletion) warnOfMoves(paused map[clusterName]bool) {
+	for _, item := range u.items {
+		if item.kind() == clusterapi.Cluster && paused[clusterName{item.then.GetNamespace(), item.then.GetName()}] {
+			u.warn("Cluster %s was paused when it was deleted, as a move leaves it, and is restored paused. If it was moved, another cluster manages its machines: do not resume it here", item.then.GetName())
+		}
+	}
 }
 
 // warnOfLostControlPlanes warns of each Cluster whose control plane is gone: all that its API stored is gone with it.
-func (u *undeletion) warnOfLostControlPlanes() {
-	lost, lives := map[string]bool{}, map[string]bool{}
-	var names []string
+func (u *undeletion) warnOfLostControlPlanes(paused map[clusterName]bool) {
+	lost, lives := map[clusterName]bool{}, map[clusterName]bool{}
+	var clusters []clusterName
 	for _, item := range u.items {
 		labels := item.then.GetLabels()
 		if _, ofControlPlane := labels[clusterapi.ControlPlaneLabel]; !ofControlPlane || item.kind() != clusterapi.Machine {
 			continue
 		}
-		switch name := labels[clusterapi.ClusterNameLabel]; item.Outcome {
+		switch cluster := clusterOf(item.then); item.Outcome {
 		case ownership.UndeletionUnchanged, ownership.UndeletionAdopted:
-			lives[name] = true
+			lives[cluster] = true
 		default:
-			if !lost[name] {
-				names = append(names, name)
+			if !lost[cluster] {
+				clusters = append(clusters, cluster)
 			}
-			lost[name] = true
+			lost[cluster] = true
 		}
 	}
-	for _, name := range names {
-		if !lives[name] {
-			u.warn("the machines of the control plane of Cluster %s are gone, and with them all that its API stored. Its objects return as they were, but cannot bring that back: restore its etcd from a backup, or create the Cluster again", name)
+	for _, cluster := range clusters {
+		if !lives[cluster] && !paused[cluster] {
+			u.warn("the machines of the control plane of Cluster %s are gone, and with them all that its API stored. Its objects return as they were, but cannot bring that back: restore its etcd from a backup, or create the Cluster again", cluster.name)
 		}
 	}
 }

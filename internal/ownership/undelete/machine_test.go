@@ -28,27 +28,42 @@ func TestMachines(t *testing.T) {
 		return &Item{then: o, Outcome: outcome}
 	}
 	const core = clusterapi.Core
+	cluster := func(paused bool) *Item {
+		i := item(core, "Cluster", "", ownership.UndeletionPending)
+		i.then.SetName("c")
+		i.then.Object["spec"] = map[string]any{"paused": paused}
+		return i
+	}
 	for name, tt := range map[string]struct {
 		items   []*Item
 		reasons []string
 		warns   bool
+		moved   bool
 	}{
 		"gone": {
 			[]*Item{
 				item(core, "Machine", "dev://a", ownership.UndeletionPending, clusterapi.ControlPlaneLabel), item(core, "Machine", "dev://b", ownership.UndeletionRestored),
 				item(clusterapi.Infrastructure, "DevMachine", "dev://a", ownership.UndeletionPending), item(clusterapi.Infrastructure, "DevMachineTemplate", "", ownership.UndeletionPending),
 			},
-			[]string{"its machine dev://a is gone: the provider deleted it", "its machine dev://b is gone: the provider deleted it", "its machine dev://a is gone: the provider deleted it", ""}, true,
+			[]string{"its machine dev://a is gone: the provider deleted it", "its machine dev://b is gone: the provider deleted it", "its machine dev://a is gone: the provider deleted it", ""}, true, false,
 		},
 		"a control plane lives": {
 			[]*Item{
 				item(core, "Machine", "dev://a", ownership.UndeletionUnchanged, clusterapi.ControlPlaneLabel), item(core, "Machine", "dev://b", ownership.UndeletionPending, clusterapi.ControlPlaneLabel),
 				item(core, "Machine", "", ownership.UndeletionPending),
 			},
-			[]string{"its machine was not deleted", "its machine dev://b is gone: the provider deleted it", "it had no machine yet"}, false,
+			[]string{"its machine was not deleted", "its machine dev://b is gone: the provider deleted it", "it had no machine yet"}, false, false,
 		},
-		"orphans":    {[]*Item{item(core, "Machine", "dev://a", ownership.UndeletionAdopted, clusterapi.ControlPlaneLabel)}, []string{"its machine was not deleted"}, false},
-		"no machine": {[]*Item{item("", "Pod", "", ownership.UndeletionPending, clusterapi.ControlPlaneLabel)}, []string{""}, false},
+		"orphans":    {[]*Item{item(core, "Machine", "dev://a", ownership.UndeletionAdopted, clusterapi.ControlPlaneLabel)}, []string{"its machine was not deleted"}, false, false},
+		"no machine": {[]*Item{item("", "Pod", "", ownership.UndeletionPending, clusterapi.ControlPlaneLabel)}, []string{""}, false, false},
+		"moved": {
+			[]*Item{cluster(true), item(core, "Machine", "dev://a", ownership.UndeletionPending, clusterapi.ControlPlaneLabel), item(core, "Machine", "", ownership.UndeletionPending)},
+			[]string{"", "its machine dev://a was not deleted: the provider was paused", "it had no machine yet"}, false, true,
+		},
+		"not moved": {
+			[]*Item{cluster(false), item(core, "Machine", "dev://a", ownership.UndeletionPending, clusterapi.ControlPlaneLabel)},
+			[]string{"", "its machine dev://a is gone: the provider deleted it"}, true, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := &undeletion{items: tt.items, report: &Report{}}
@@ -61,6 +76,9 @@ func TestMachines(t *testing.T) {
 				t.Error(diff)
 			}
 			if warned := strings.Contains(strings.Join(u.report.Warnings, "\n"), "control plane of Cluster c are gone"); warned != tt.warns {
+				t.Errorf("warnings: %q", u.report.Warnings)
+			}
+			if moved := strings.Contains(strings.Join(u.report.Warnings, "\n"), "Cluster c was paused"); moved != tt.moved {
 				t.Errorf("warnings: %q", u.report.Warnings)
 			}
 		})
