@@ -5,6 +5,7 @@ package move
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,6 +96,9 @@ func classOf(cluster *unstructured.Unstructured) objectName {
 func (m *Mover) planClusterAPI(ctx context.Context) error {
 	if m.Source == nil {
 		return nil
+	}
+	if err := errors.Join(m.checkProviders(ctx), m.noteIdentities(ctx)); err != nil {
+		return err
 	}
 	for _, item := range m.graph.moved() {
 		var err error
