@@ -232,10 +232,13 @@ func (c *Cluster) wrapError(err error) error {
 
 const page = 500
 
-// list lists the metadata of all objects in some namespaces, or of all objects in the cluster if
-// none is given. It fails if any kind cannot be listed, and names all of those kinds: a dependent
+// anyGroup selects the kinds of all groups.
+func anyGroup(string) bool { return true }
+
+// list lists the metadata of all objects of some groups in some namespaces, or of all in the cluster if
+// no namespace is given. It fails if any kind cannot be listed, and names all of those kinds: a dependent
 // that is not listed would be left behind and garbage collected.
-func (c *Cluster) list(ctx context.Context, namespaces []string) ([]*metav1.PartialObjectMetadata, error) {
+func (c *Cluster) list(ctx context.Context, namespaces []string, has func(group string) bool) ([]*metav1.PartialObjectMetadata, error) {
 	kinds, err := c.knownKinds(ctx)
 	if err != nil {
 		return nil, err
@@ -244,7 +247,7 @@ func (c *Cluster) list(ctx context.Context, namespaces []string) ([]*metav1.Part
 	var failed []error
 	var forbidden []string
 	for _, k := range kinds.preferred {
-		if skipped[k.GroupResource()] || !k.can("list", "get", "delete") || !k.namespaced && len(namespaces) > 0 {
+		if !has(k.GroupVersionKind.Group) || skipped[k.GroupResource()] || !k.can("list", "get", "delete") || !k.namespaced && len(namespaces) > 0 {
 			continue
 		}
 		in := namespaces

@@ -107,6 +107,25 @@ func (g *Graph) dependents() map[types.UID][]*Item {
 	return of
 }
 
+// atOrAbove reports whether an item, or one of its direct and indirect owners in the graph, is as asked.
+func (g *Graph) atOrAbove(item *Item, is func(*Item) bool) bool {
+	seen := map[*Item]bool{nil: true}
+	for follow := []*Item{item}; len(follow) > 0; {
+		next := follow[0]
+		follow = follow[1:]
+		if seen[next] {
+			continue
+		}
+		if seen[next] = true; is(next) {
+			return true
+		}
+		for _, uid := range ownerUIDs(next.Object) {
+			follow = append(follow, g.byUID[uid])
+		}
+	}
+	return false
+}
+
 func nameKey(kind schema.GroupKind, namespace, name string) string {
 	return kind.String() + " " + namespace + "/" + name
 }

@@ -72,7 +72,7 @@ func New(options Options) (*Mover, error) {
 		m.Progress = func(string) {}
 	}
 	if m.Source != nil {
-		m.source = &live{m.Source, dedupe(m.Roots)}
+		m.source = &live{m.Source, dedupe(m.Roots), anyGroup}
 		return m, nil
 	}
 	stored, err := readDirectory(m.FromDirectory)

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
@@ -71,17 +70,7 @@ func kindLast(kind schema.GroupKind) func(a, b *Item) int {
 
 // rests reports whether the controllers of an item are paused during the move: it is paused itself, or belongs to a Cluster that is.
 func (g *Graph) rests(item *Item) bool {
-	return clusterapi.Has(item.kind().Group) && (isPausable(item) || g.hasCluster(item, map[types.UID]bool{}))
-}
-
-// hasCluster reports whether an item is a Cluster or has one among its direct and indirect owners.
-func (g *Graph) hasCluster(item *Item, seen map[types.UID]bool) bool {
-	if item == nil || seen[item.UID()] {
-		return false
-	}
-	seen[item.UID()] = true
-	return item.kind() == clusterapi.Cluster ||
-		slices.ContainsFunc(ownerUIDs(item.Object), func(uid types.UID) bool { return g.hasCluster(g.byUID[uid], seen) })
+	return clusterapi.Has(item.kind().Group) && (isPausable(item) || g.atOrAbove(item, func(i *Item) bool { return i.kind() == clusterapi.Cluster }))
 }
 
 // pausedBy returns the ID of the move that has paused an object, or "".

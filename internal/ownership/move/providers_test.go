@@ -25,11 +25,12 @@ func entry(kind, name, version string) *unstructured.Unstructured {
 // servingProviders returns a cluster with objects of the kinds that the checks of providers read.
 func servingProviders(name string, objects ...runtime.Object) *Cluster {
 	lists, known := map[schema.GroupVersionResource]string{}, &kinds{served: map[schema.GroupVersionKind]kind{}}
-	for _, k := range []kind{
-		{GroupVersionResource: schema.FromAPIVersionAndKind(inventoryVersion, "").GroupVersion().WithResource("providers"), GroupVersionKind: schema.FromAPIVersionAndKind(inventoryVersion, "Provider"), namespaced: true},
-		{GroupVersionResource: schema.FromAPIVersionAndKind("apiextensions.k8s.io/v1", "").GroupVersion().WithResource("customresourcedefinitions"), GroupVersionKind: schema.FromAPIVersionAndKind("apiextensions.k8s.io/v1", definitionKind.Kind)},
-		{GroupVersionResource: schema.FromAPIVersionAndKind(infraVersion, "").GroupVersion().WithResource("identities"), GroupVersionKind: schema.FromAPIVersionAndKind(infraVersion, "Identity"), namespaced: true},
+	for _, k := range []struct{ apiVersion, kind, resource string }{
+		{inventoryVersion, "Provider", "providers"}, {"apiextensions.k8s.io/v1", definitionKind.Kind, "customresourcedefinitions"},
+		{infraVersion, "Identity", "identities"}, {coreVersion, "Cluster", "clusters"}, {coreVersion, "Machine", "machines"},
 	} {
+		gvk := schema.FromAPIVersionAndKind(k.apiVersion, k.kind)
+		k := kind{GroupVersionResource: gvk.GroupVersion().WithResource(k.resource), GroupVersionKind: gvk, namespaced: gvk.Kind != definitionKind.Kind}
 		lists[k.GroupVersionResource] = k.Kind + "List"
 		known.served[k.GroupVersionKind] = k
 		known.preferred = append(known.preferred, k)

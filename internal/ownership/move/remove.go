@@ -122,7 +122,7 @@ func (m *Mover) resting() map[types.UID]bool {
 // read finds the rest of the graph at the source: the originals, their dependents, and the objects
 // that an interrupted run had marked as leaving.
 func (r *removal) read(ctx context.Context, namespaces []string) error {
-	listed, err := r.Source.list(ctx, namespaces)
+	listed, err := r.Source.list(ctx, namespaces, anyGroup)
 	if err != nil {
 		return err
 	}
@@ -390,7 +390,7 @@ func (m *Mover) annotate(ctx context.Context, c *Cluster, object *unstructured.U
 }
 
 // release removes holds and marks, owners first, because a Deployment scales its ReplicaSets and
-// copies its marks to them; but Clusters last, because they pause their dependents. It removes the anchor last.
+// copies its marks to them; but Clusters last, because they pause their dependents. It removes the anchor last, when Cluster API's controllers have resumed.
 func (m *Mover) release(ctx context.Context) error {
 	copies := slices.Clone(m.copies)
 	last := kindLast(clusterapi.Cluster)
@@ -412,6 +412,9 @@ func (m *Mover) release(ctx context.Context) error {
 		return err
 	}
 	if err := m.releaseNamespaces(ctx); err != nil {
+		return err
+	}
+	if err := m.confirm(ctx); err != nil {
 		return err
 	}
 	return m.deleteAnchor(ctx)

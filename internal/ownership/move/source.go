@@ -41,10 +41,11 @@ type source interface {
 	String() string
 }
 
-// live is a graph in a cluster.
+// live is a graph in a cluster, of the kinds in some groups.
 type live struct {
 	cluster *Cluster
 	roots   []Ref
+	has     func(group string) bool
 }
 
 func (l *live) String() string { return l.cluster.Name }
@@ -66,7 +67,7 @@ func (l *live) read(ctx context.Context) (*Graph, []Ref, error) {
 	if len(roots) == 0 {
 		return nil, missing, nil
 	}
-	g, err := readGraph(ctx, l.cluster, roots, namespacesOf(l.roots))
+	g, err := l.readGraph(ctx, roots)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,12 +96,12 @@ func namespacesOf(refs []Ref) []string {
 
 // readGraph reads the graph of some roots. It reads only metadata of objects outside of the graph,
 // and of those that their controller recreates.
-func readGraph(ctx context.Context, c *Cluster, refs map[types.UID]Ref, namespaces []string) (*Graph, error) {
+func (l *live) readGraph(ctx context.Context, refs map[types.UID]Ref) (*Graph, error) {
 	roots := map[types.UID]bool{}
 	for uid := range refs {
 		roots[uid] = true
 	}
-	listed, err := c.list(ctx, namespaces)
+	listed, err := l.cluster.list(ctx, namespacesOf(l.roots), l.has)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func readGraph(ctx context.Context, c *Cluster, refs map[types.UID]Ref, namespac
 			objects = append(objects, known)
 			continue
 		}
-		whole, err := c.get(ctx, known)
+		whole, err := l.cluster.get(ctx, known)
 		if err != nil {
 			return nil, err
 		}

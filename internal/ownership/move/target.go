@@ -125,6 +125,7 @@ func (m *Mover) planTarget(ctx context.Context) error {
 			m.plan.Objects[i].Copied = m.checkStored(item, stored)
 		}
 	}
+	m.checkListing(ctx, known, checked)
 	if len(m.plan.Problems) > 0 {
 		return nil
 	}
@@ -329,7 +330,7 @@ type marked struct {
 
 // marked lists the objects at the target with marks of a move.
 func (m *Mover) marked(ctx context.Context, move string, namespaces []string) (found marked, err error) {
-	listed, err := m.Target.list(ctx, namespaces)
+	listed, err := m.Target.list(ctx, namespaces, anyGroup)
 	if err != nil {
 		return found, err
 	}
