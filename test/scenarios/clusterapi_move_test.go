@@ -84,6 +84,7 @@ func TestClusterAPIMove(t *testing.T) {
 	to.namespace = from.namespace
 	from.hasNothing("after kindred move")
 	to.has(before, "with kindred move")
+	from.knowsWhatMoved("classy", 2)
 
 	before = to.members()
 	to.clusterctl("move", "--kubeconfig", to.cluster.kubeconfig(), "--to-kubeconfig", from.cluster.kubeconfig(), "--namespace", from.namespace)
@@ -98,6 +99,16 @@ func TestClusterAPIMove(t *testing.T) {
 	from.clusterctl("move", "--kubeconfig", from.cluster.kubeconfig(), "--to-directory", directory, "--namespace", from.namespace)
 	to.clusterctl("move", "--to-kubeconfig", to.cluster.kubeconfig(), "--from-directory", directory)
 	to.has(before, "with clusterctl move through a directory")
+}
+
+// knowsWhatMoved: to undelete a Cluster that was moved would not be to bring its machines back, which run on.
+func (m *management) knowsWhatMoved(cluster string, machines int) {
+	m.Helper()
+	r := m.kindred("undelete", "--dry-run", "cluster/"+cluster)
+	said := strings.Join(strings.Fields(r.out+r.err), " ") // lines are wrapped
+	if paused := strings.Count(said, "was not deleted: the provider was paused"); paused != 2*machines || !strings.Contains(said, "another cluster manages its machines") {
+		m.Errorf("what undeletion says of a Cluster that was moved:\n%s%s", r.out, r.err)
+	}
 }
 
 // TestClusterAPIMoveKilled: kindred move is killed again and again after some of its writes, and goes on. The Cluster is never active in both
