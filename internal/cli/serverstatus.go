@@ -97,6 +97,27 @@ func (s *status) leaderless() bool {
 	return len(s.Servers) > 0 && !slices.ContainsFunc(s.Servers, func(server serverStatus) bool { return server.Leads && !server.Lost })
 }
 
+// away lists the servers, members of etcd and nodes that the cluster lacks at present.
+func (s *status) away() (away []string) {
+	for _, server := range s.Servers {
+		if server.Lost {
+			away = append(away, fmt.Sprintf("server %s is lost", server.Name))
+		}
+	}
+	for _, m := range s.Members {
+		switch {
+		case m.Problem != "":
+			away = append(away, fmt.Sprintf("member %s of etcd does not respond", m.Name))
+		case m.Learner:
+			away = append(away, fmt.Sprintf("member %s of etcd does not vote yet", m.Name))
+		}
+	}
+	for _, name := range s.Nodes.NotReady {
+		away = append(away, fmt.Sprintf("node %s is not ready", name))
+	}
+	return away
+}
+
 // describe returns how many nodes are ready, the names of the others, and the versions if there are several.
 func (n nodeCount) describe() string {
 	text := fmt.Sprintf("%d of %d ready", n.Ready, n.Total)

@@ -74,3 +74,24 @@ func TestNodeCount(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestAway: the exit status of kindred status tells that something of the cluster is away.
+func TestAway(t *testing.T) {
+	for want, s := range map[string]status{
+		"": {Servers: []serverStatus{{Name: "a", Leads: true}}, Members: []storage.MemberStatus{{Name: "a"}}, Nodes: nodeCount{Total: 1, Ready: 1}},
+		"the cluster works, but server b is lost; member b of etcd does not respond; member c of etcd does not vote yet; node n is not ready": {
+			Servers: []serverStatus{{Name: "a", Leads: true}, {Name: "b", Lost: true}},
+			Members: []storage.MemberStatus{{Name: "a"}, {Name: "b", Problem: "connection refused"}, {Name: "c", Learner: true}},
+			Nodes:   nodeCount{Total: 2, Ready: 1, NotReady: []string{"n"}},
+		},
+	} {
+		s.Ready = true
+		got := ""
+		if err := s.verdict(); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

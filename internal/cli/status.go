@@ -39,7 +39,8 @@ func newStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Show the state of the cluster",
 		Long: `Shows the process, its addresses, the health of its parts, nodes and pods. The exit
-status is 0 if the cluster is ready, and 1 if it is not or does not run.`,
+status is 0 if the cluster is ready with all its servers, members of etcd and nodes, and 1 if it
+is not or does not run.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			asJSON, err := wantsJSON(output)
@@ -230,7 +231,7 @@ func failingChecks(answer string) []string {
 	return failing
 }
 
-// verdict returns nil if the cluster is ready.
+// verdict returns nil if the cluster is ready, and nothing of it is away.
 func (s *status) verdict() error {
 	switch {
 	case s.Problem != "":
@@ -241,9 +242,11 @@ func (s *status) verdict() error {
 		return fmt.Errorf("no server leads the cluster at present, so that nothing is scheduled or collected; if this does not change within seconds, the logs of the servers say why")
 	case !s.Ready:
 		return fmt.Errorf("the cluster is not ready")
-	default:
-		return nil
 	}
+	if away := s.away(); len(away) > 0 {
+		return fmt.Errorf("the cluster works, but %s", strings.Join(away, "; "))
+	}
+	return nil
 }
 
 func (s *status) print(cmd *cobra.Command, clock clock.PassiveClock) {

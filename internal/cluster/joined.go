@@ -52,6 +52,7 @@ func (n *Node) join(ctx context.Context, invitation join.Invitation, steps *step
 		return err
 	}
 	steps.done("certificates")
+	credentials.OnWrongClock(n.config.notice)
 	n.server = credentials.Config().Host
 	client, err := kubernetes.NewForConfig(credentials.Config())
 	if err != nil {

@@ -33,6 +33,7 @@ type Credentials struct {
 	// servers are where the API is reached, through one transport that all clients share.
 	servers   *endpoints
 	transport *http.Transport
+	times     *clockWatch
 	client    certificate.Manager
 	// serving is nil until Serve.
 	serving certificate.Manager
@@ -44,7 +45,7 @@ func Open(member Membership, dir string, clock clock.WithTicker) (*Credentials, 
 	if err != nil {
 		return nil, err
 	}
-	c := &Credentials{member: member, dir: dir, clock: clock}
+	c := &Credentials{member: member, dir: dir, clock: clock, times: watchClock(clock)}
 	given, err := addressOf(member.Server)
 	if err != nil {
 		return nil, fmt.Errorf("the URL of the server: %w", err)
@@ -68,8 +69,12 @@ func Open(member Membership, dir string, clock clock.WithTicker) (*Credentials, 
 
 // Config returns the configuration of clients that act as the node. They use each new certificate, and any server that answers.
 func (c *Credentials) Config() *rest.Config {
-	return &rest.Config{Host: c.member.Server, QPS: -1, Transport: c.transport}
+	return &rest.Config{Host: c.member.Server, QPS: -1, Transport: c.transport, WrapTransport: c.times.wrap}
 }
+
+// OnWrongClock calls notice with a line for users when this machine's clock is far from that of a server, and when it is right again. It is
+// called before Config.
+func (c *Credentials) OnWrongClock(notice func(line string)) { c.times.notice = notice }
 
 // Learn notes the servers in an EndpointSlice of the Service kubernetes, and returns the membership to store if they have changed.
 // It ignores other EndpointSlices.

@@ -11,7 +11,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,9 +25,6 @@ import (
 	"k8s.io/cluster-bootstrap/util/tokens"
 	"k8s.io/utils/clock"
 )
-
-// maxSkew is how much the clocks of two machines may differ. Certificates are valid from five minutes before they are signed.
-const maxSkew = 5 * time.Minute
 
 // discoverLimit limits each request to a server that is not trusted yet.
 const discoverLimit = 10 * time.Second
@@ -121,39 +117,4 @@ func verify(ca []byte, hash string) error {
 		}
 	}
 	return fmt.Errorf("the cluster's authority has the hash %s, not %s: this is another cluster, or somebody is in between", HashOf(certificates[0]), hash)
-}
-
-// dated notes how far this machine's clock is from that of a server, by the Date of its responses (RFC 9110).
-type dated struct {
-	clock clock.PassiveClock
-	skew  time.Duration
-}
-
-func (d *dated) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		response, err := next.RoundTrip(r)
-		if err != nil {
-			return nil, err
-		}
-		if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
-			d.skew = d.clock.Since(date)
-		}
-		return response, nil
-	})
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// check returns an error if certificates of the server would not be valid here.
-func (d *dated) check() error {
-	if d.skew.Abs() <= maxSkew {
-		return nil
-	}
-	direction := "ahead of"
-	if d.skew < 0 {
-		direction = "behind"
-	}
-	return fmt.Errorf("this machine's clock is %v %s the server's: its certificates would not be valid here; set the clock", d.skew.Abs().Round(time.Second), direction)
 }
