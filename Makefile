@@ -146,7 +146,7 @@ vm: build ## test what only a whole machine shows, in QEMU: systemd, cgroup v2, 
 	@KINDRED_VM=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 90m -v ./test/vm $(ARGS)
 
 faults: test-deps build ## make machines, processes and networks of clusters fail under load (ARGS='-run TestFaults/SIGKILL')
-	@KINDRED_FAULTS=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 90m -v ./test/scenarios $(or $(ARGS),-run TestFaults)
+	@KINDRED_FAULTS=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 90m -v ./test/scenarios $(or $(ARGS),-run 'TestFaults|TestMachinesLostForGood')
 
 upstream: test-deps build ## move objects to upstream's control plane and back, and let nodes of each join the other's
 	@KINDRED_UPSTREAM=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 40m -run Upstream ./test/scenarios
