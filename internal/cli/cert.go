@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kindred-project/kindred/internal/auth/pki"
+	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/join"
 )
 
 func newCert() *cobra.Command {
@@ -78,15 +80,22 @@ tokens. Nodes that have joined renew their certificates by requests to the API.`
 			if err != nil {
 				return err
 			}
-			discarded, err := pki.Discard(layout.PKI())
-			if err != nil {
-				return err
-			}
-			if len(discarded) == 0 {
-				return fmt.Errorf("no certificates of an authority in %s", layout.PKI())
-			}
-			printf(cmd, "discarded: %s\n", strings.Join(discarded, ", "))
-			return nil
+			return rotate(cmd, layout)
 		},
 	}
+}
+
+func rotate(cmd *cobra.Command, layout datadir.Layout) error {
+	discarded, err := pki.Discard(layout.PKI())
+	if err != nil {
+		return err
+	}
+	if len(discarded) > 0 {
+		printf(cmd, "discarded: %s\n", strings.Join(discarded, ", "))
+		return nil
+	}
+	if member, err := join.ReadMembership(layout.Membership()); err == nil && member.Server != "" {
+		return fmt.Errorf("this machine is a node: it requests its certificates from %s, and renews them itself; to have new ones at once, \"kindred leave\" and join again", member.Server)
+	}
+	return fmt.Errorf("no certificates of an authority in %s", layout.PKI())
 }

@@ -37,6 +37,9 @@ func TestJoin(t *testing.T) {
 	joined := second.join(append(slices.Clone(invitation), "--node-name", secondNode)...)
 	s.isNode(second.address)
 	s.refusesTakenName(second, invitation)
+	if r := second.run("cert", "rotate"); r.code != 1 || !strings.Contains(r.err, "this machine is a node") {
+		t.Errorf("cert rotate: %d, %s%s", r.code, r.out, r.err)
+	}
 	second.loadImages()
 	s.connects()
 	s.mendsRoutes(second.address)

@@ -17,6 +17,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -330,6 +331,8 @@ type steadyWriter struct {
 	// acknowledged are the names of ConfigMaps whose creation has succeeded.
 	acknowledged []string
 	pause        time.Duration
+	// failed are the errors of requests that no repetition has mended.
+	failed []error
 }
 
 func newSteadyWriter(s *session, all []*cluster) *steadyWriter {
@@ -345,15 +348,38 @@ func newSteadyWriter(s *session, all []*cluster) *steadyWriter {
 	return w
 }
 
-// run tries each ConfigMap on one server after the other, as a client with several servers does.
+// repeatLimit is the time in which the repetitions of a request must succeed. It is longer than the row of the table in docs/failures.md with
+// the longest pause.
+const repeatLimit = time.Minute
+
 func (w *steadyWriter) run(ctx context.Context) {
 	last := time.Now()
 	for n := 0; ctx.Err() == nil; n++ {
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("written-%d", n)}}
-		_, err := w.clients[n%len(w.clients)].CoreV1().ConfigMaps(w.namespace).Create(ctx, object, metav1.CreateOptions{})
-		if err == nil {
-			w.acknowledged = append(w.acknowledged, object.Name)
+		name := fmt.Sprintf("written-%d", n)
+		err := w.create(ctx, name, n)
+		switch {
+		case err == nil:
+			w.acknowledged = append(w.acknowledged, name)
 			w.pause, last = max(w.pause, time.Since(last)), time.Now()
+		case ctx.Err() == nil:
+			w.failed = append(w.failed, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// create tries a ConfigMap on one server after the other, as a client with several servers does. If it exists, an attempt without an answer
+// has created it.
+func (w *steadyWriter) create(ctx context.Context, name string, first int) error {
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	began := time.Now()
+	for n := first; ; n++ {
+		_, err := w.clients[n%len(w.clients)].CoreV1().ConfigMaps(w.namespace).Create(ctx, object, metav1.CreateOptions{})
+		if err == nil || n > first && apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		if ctx.Err() != nil || time.Since(began) > repeatLimit {
+			return err
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -374,6 +400,9 @@ func (w *steadyWriter) check() {
 	}
 	missing := slices.DeleteFunc(slices.Clone(w.acknowledged), func(name string) bool { return names[name] })
 	w.Logf("%d writes were acknowledged, with pauses of at most %v", len(w.acknowledged), w.pause)
+	if len(w.failed) > 0 {
+		w.Errorf("requests that failed for %v on all servers: %v", repeatLimit, w.failed)
+	}
 	if len(missing) > 0 || len(w.acknowledged) < 100 {
 		w.Errorf("of %d acknowledged writes, these are lost: %v", len(w.acknowledged), missing)
 	}
