@@ -268,7 +268,7 @@ func TestStatusPatch(t *testing.T) {
 }
 
 func BenchmarkDecisions(b *testing.B) {
-	for _, size := range []struct{ nodes, pods int }{{20, 300}, {100, 2000}, {1000, 2000}} {
+	for _, size := range []struct{ nodes, pods int }{{20, 300}, {100, 2000}, {1000, 2000}, {5000, 2000}, {50000, 2000}} {
 		b.Run(fmt.Sprintf("nodes=%d/pods=%d", size.nodes, size.pods), func(b *testing.B) {
 			for range b.N {
 				bench := newBench()
