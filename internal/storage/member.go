@@ -40,6 +40,8 @@ const (
 	joinPause      = time.Second
 	// attemptLimit is how long one attempt may take. etcd drops a change of its members without a word if another one is in progress.
 	attemptLimit = 5 * time.Second
+	// transferLimit is how long a stop waits until another member leads, which takes 0.1 to 0.2 s if there is one.
+	transferLimit = 700 * time.Millisecond
 	// closePatience is how long a stop waits for connections to end.
 	closePatience = 200 * time.Millisecond
 	// memberCatchUp is how many entries of the log a member keeps for others that are behind. One that is further behind gets a snapshot.
@@ -94,7 +96,10 @@ func (m *Member) launch(ctx context.Context, dir string, failed *failure) (insta
 // stop stops a member. The server is stopped first: Close of one that is not ready would wait until it is. Then Close closes the ports at
 // once, and waits a second for connections of other members, for which stop does not wait.
 func stop(etcd *embed.Etcd) {
+	// A member that leads passes that on before it stops, and waits for seconds if no other one takes it, as when all stop.
+	late := clock.RealClock{}.AfterFunc(transferLimit, etcd.Server.HardStop)
 	etcd.Server.Stop()
+	late.Stop()
 	closed := make(chan struct{})
 	go func() {
 		etcd.Close()

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,6 +76,30 @@ func TestMembers(t *testing.T) {
 		}
 		t.Errorf("opening the data of a member alone: %v", err)
 	}
+}
+
+// TestFiveMembers: five members go on without any two of them, and all stop at once within two seconds: none waits for another that leads.
+func TestFiveMembers(t *testing.T) {
+	var backends []*Backend
+	for _, m := range membersOf(t, 5) {
+		backends = append(backends, openMember(t, t.TempDir(), m))
+	}
+	persist(t, backends[4], "with")
+	close := func(some []*Backend) {
+		t.Helper()
+		began := time.Now()
+		var closing sync.WaitGroup
+		for _, b := range some {
+			closing.Go(b.Close)
+		}
+		closing.Wait()
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("closing %d members took %v", len(some), took)
+		}
+	}
+	close(backends[:2])
+	persist(t, backends[4], "without")
+	close(backends[2:])
 }
 
 // removes: a member can be removed, once.
