@@ -194,16 +194,16 @@ func (r *podRoutes) ensureTunnelled(nodes map[netip.Prefix]tunnelEnd) (restored 
 	if len(nodes) == 0 {
 		return false, r.tunnel.remove()
 	}
-	link, restored, err := r.tunnel.ensure()
-	if err != nil {
-		return false, err
+	link, restored, failed := r.tunnel.ensure()
+	if link == nil {
+		return false, failed
 	}
 	connected := r.tunnel.connect(link, nodes)
 	// The gateway is the tunnel's end on the node with the range.
 	added, err := r.addMissing(maps.Keys(nodes), func(prefix netip.Prefix) *netlink.Route {
 		return &netlink.Route{Dst: ipNet(prefix), Gw: net.IP(prefix.Masked().Addr().AsSlice()), LinkIndex: link.Attrs().Index, Flags: int(netlink.FLAG_ONLINK)}
 	})
-	return restored || added, errors.Join(connected, err)
+	return restored || added, errors.Join(failed, connected, err)
 }
 
 // addMissing adds the routes to ranges that have none, and reports whether there were such.

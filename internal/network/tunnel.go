@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
-	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -77,10 +76,17 @@ func tunnelID(cluster types.UID) int {
 	return max(int(hash.Sum32()>>8), 1)
 }
 
-// ensure restores the interface, and reports whether it had to.
+// ensure restores the interface, and reports whether it had to. If the interface exists but something of it cannot be restored, it returns
+// the interface and an error.
 func (t tunnel) ensure() (link netlink.Link, restored bool, err error) {
-	if link, err = netlink.LinkByName(t.link); err == nil && t.fits(link) {
-		return link, false, nil
+	below, err := underlay(t.own.machine)
+	if err != nil {
+		return nil, false, err
+	}
+	link, err = netlink.LinkByName(t.link)
+	if err == nil && t.fits(link) {
+		restored, err = t.mend(link, below)
+		return link, restored, err
 	}
 	if err == nil {
 		err = netlink.LinkDel(link)
@@ -89,22 +95,35 @@ func (t tunnel) ensure() (link netlink.Link, restored bool, err error) {
 	if err != nil && !errors.As(err, &absent) {
 		return nil, false, err
 	}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.HardwareAddr = t.link, t.own.hardwareAddress()
-	mtu, err := underlayMTU(t.own.machine)
-	if err != nil {
-		return nil, false, err
-	}
-	attrs.MTU = mtu - tunnelOverhead
-	vxlan := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: t.id, SrcAddr: net.IP(t.own.machine.AsSlice()), Port: tunnelPort, Learning: false}
-	if err := netlink.LinkAdd(vxlan); err != nil {
-		return nil, false, fmt.Errorf("VXLAN interface %s: %w", t.link, err)
-	}
-	if link, err = netlink.LinkByName(t.link); err != nil {
+	if link, err = t.add(tunnelMTU(below)); err != nil {
 		return nil, false, err
 	}
 	return link, true, errors.Join(addEnds(link, t.ranges), netlink.LinkSetUp(link))
 }
+
+// add adds the interface.
+func (t tunnel) add(mtu int) (netlink.Link, error) {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.HardwareAddr, attrs.MTU = t.link, t.own.hardwareAddress(), mtu
+	vxlan := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: t.id, SrcAddr: net.IP(t.own.machine.AsSlice()), Port: tunnelPort, Learning: false}
+	if err := netlink.LinkAdd(vxlan); err != nil {
+		return nil, fmt.Errorf("VXLAN interface %s: %w", t.link, err)
+	}
+	return netlink.LinkByName(t.link)
+}
+
+// mend restores what can be changed without removing the interface, so that connections continue, and reports whether it had to.
+func (t tunnel) mend(link, below netlink.Link) (restored bool, err error) {
+	mtu := tunnelMTU(below)
+	if link.Attrs().MTU == mtu {
+		return false, nil
+	}
+	// The kernel removes IPv6 addresses from an interface with an MTU below 1280.
+	return true, errors.Join(netlink.LinkSetMTU(link, mtu), addEnds(link, t.ranges))
+}
+
+// tunnelMTU returns the MTU of a tunnel above a link.
+func tunnelMTU(below netlink.Link) int { return below.Attrs().MTU - tunnelOverhead }
 
 // addEnds gives an interface to other nodes the first address of each range of this node's pods: it is the source address of the
 // machine's own packets.
@@ -119,29 +138,25 @@ func addEnds(link netlink.Link, ranges []netip.Prefix) error {
 	return nil
 }
 
-// fits reports whether an interface is this tunnel, up.
+// fits reports whether an interface is this tunnel, up. What mend can restore does not count.
 func (t tunnel) fits(link netlink.Link) bool {
 	vxlan, ok := link.(*netlink.Vxlan)
 	return ok && vxlan.VxlanId == t.id && vxlan.SrcAddr.Equal(net.IP(t.own.machine.AsSlice())) && !vxlan.Learning &&
 		vxlan.HardwareAddr.String() == t.own.hardwareAddress().String() && vxlan.Flags&net.FlagUp != 0
 }
 
-// underlayMTU returns the MTU of the link that has an address of this machine.
-func underlayMTU(own netip.Addr) (int, error) {
-	all, err := netlink.LinkList()
+// underlay returns the link that has an address of this machine.
+func underlay(own netip.Addr) (netlink.Link, error) {
+	all, err := links.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, familyOf(own)) })
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	for _, link := range all {
-		addresses, err := addressesOf(link)
-		if err != nil {
-			return 0, err
-		}
-		if slices.Contains(addresses, own) {
-			return link.Attrs().MTU, nil
+	for _, a := range all {
+		if address, ok := netip.AddrFromSlice(a.IP); ok && address.Unmap() == own {
+			return netlink.LinkByIndex(a.LinkIndex)
 		}
 	}
-	return 0, fmt.Errorf("no interface has the address %s of this node", own)
+	return nil, fmt.Errorf("no interface has the address %s of this node", own)
 }
 
 // reaches reports whether the tunnel can lead to an end.

@@ -100,11 +100,11 @@ func (w wireguard) reaches(end sealedEnd) bool {
 
 // ensure restores the interface, and reports whether it had to.
 func (w wireguard) ensure() (link netlink.Link, restored bool, err error) {
-	mtu, err := underlayMTU(w.own)
+	below, err := underlay(w.own)
 	if err != nil {
 		return nil, false, err
 	}
-	mtu -= wireguardOverhead
+	mtu := below.Attrs().MTU - wireguardOverhead
 	link, err = netlink.LinkByName(w.link)
 	if err == nil && link.Attrs().MTU == mtu && link.Attrs().Flags&net.FlagUp != 0 {
 		return link, false, nil
