@@ -24,6 +24,8 @@ type tunnelled struct {
 	address     netip.Addr
 	pods, pods6 netip.Prefix
 	routes      podRoutes
+	// stopWireguardGo stops the process that provides the machine's WireGuard, if it has any.
+	stopWireguardGo func()
 }
 
 // end is where tunnels to the machine end.

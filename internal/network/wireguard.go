@@ -116,7 +116,8 @@ func (w wireguard) ensure() (link netlink.Link, restored bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	return link, true, errors.Join(addEnds(link, w.ranges), netlink.LinkSetMTU(link, mtu), netlink.LinkSetUp(link))
+	// The MTU is first, because an interface with an MTU below 1280 takes no IPv6 addresses.
+	return link, true, errors.Join(netlink.LinkSetMTU(link, mtu), addEnds(link, w.ranges), netlink.LinkSetUp(link))
 }
 
 func (w wireguard) add() (netlink.Link, error) {
