@@ -98,7 +98,8 @@ func (t tunnel) ensure() (link netlink.Link, restored bool, err error) {
 	if link, err = t.add(tunnelMTU(below)); err != nil {
 		return nil, false, err
 	}
-	return link, true, errors.Join(addEnds(link, t.ranges), netlink.LinkSetUp(link))
+	_, err = t.mendChecksums(below)
+	return link, true, errors.Join(err, addEnds(link, t.ranges), netlink.LinkSetUp(link))
 }
 
 // add adds the interface.
@@ -114,12 +115,14 @@ func (t tunnel) add(mtu int) (netlink.Link, error) {
 
 // mend restores what can be changed without removing the interface, so that connections continue, and reports whether it had to.
 func (t tunnel) mend(link, below netlink.Link) (restored bool, err error) {
-	mtu := tunnelMTU(below)
-	if link.Attrs().MTU == mtu {
-		return false, nil
+	var errs []error
+	if mtu := tunnelMTU(below); link.Attrs().MTU != mtu {
+		restored = true
+		// The kernel removes IPv6 addresses from an interface with an MTU below 1280.
+		errs = append(errs, netlink.LinkSetMTU(link, mtu), addEnds(link, t.ranges))
 	}
-	// The kernel removes IPv6 addresses from an interface with an MTU below 1280.
-	return true, errors.Join(netlink.LinkSetMTU(link, mtu), addEnds(link, t.ranges))
+	turnedOff, err := t.mendChecksums(below)
+	return restored || turnedOff, errors.Join(append(errs, err)...)
 }
 
 // tunnelMTU returns the MTU of a tunnel above a link.
