@@ -114,7 +114,11 @@ func joinsByTunnel(t *testing.T, second *otherMachine, args ...string) {
 		}
 		return found
 	}
+	s.transfers()
 	for _, link := range tunnels() {
+		if link.Attrs().MTU != 1450 {
+			t.Errorf("the MTU of the tunnel is %d, want 50 less than that of the link below", link.Attrs().MTU)
+		}
 		if err := netlink.LinkDel(link); err != nil {
 			t.Fatal(err)
 		}

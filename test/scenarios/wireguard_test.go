@@ -36,10 +36,14 @@ func TestPodNetworkWireGuard(t *testing.T) {
 	second.loadImages()
 	links := map[*otherMachine]string{first: s.wireguardGo(first, program), second: s.wireguardGo(second, program)}
 	s.connects()
+	s.transfers()
 	for m, name := range links {
 		link, err := handleAt(t, m.at).LinkByName(name)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if link.Attrs().MTU != 1420 {
+			t.Errorf("the MTU of %s is %d, want 80 less than that of the link below", name, link.Attrs().MTU)
 		}
 		if carried := link.Attrs().Statistics; carried.TxBytes == 0 || carried.RxBytes == 0 {
 			t.Errorf("%s has carried nothing: %+v", name, carried)
