@@ -178,15 +178,15 @@ func (r *podRoutes) ensureSealed(nodes map[netip.Prefix]sealedEnd) (restored boo
 	if len(nodes) == 0 && !r.wireguard.exists() {
 		return false, nil
 	}
-	link, restored, err := r.wireguard.ensure()
-	if err != nil {
-		return false, err
+	link, restored, failed := r.wireguard.ensure()
+	if link == nil {
+		return false, failed
 	}
 	connected := r.wireguard.connect(nodes)
 	added, err := r.addMissing(maps.Keys(nodes), func(prefix netip.Prefix) *netlink.Route {
 		return &netlink.Route{Dst: ipNet(prefix), LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK}
 	})
-	return restored || added, errors.Join(connected, err)
+	return restored || added, errors.Join(failed, connected, err)
 }
 
 // ensureTunnelled restores the tunnel to nodes and the routes to their pods; it removes the tunnel if no node needs it.

@@ -115,14 +115,12 @@ func (t tunnel) add(mtu int) (netlink.Link, error) {
 
 // mend restores what can be changed without removing the interface, so that connections continue, and reports whether it had to.
 func (t tunnel) mend(link, below netlink.Link) (restored bool, err error) {
-	var errs []error
 	if mtu := tunnelMTU(below); link.Attrs().MTU != mtu {
-		restored = true
-		// The kernel removes IPv6 addresses from an interface with an MTU below 1280.
-		errs = append(errs, netlink.LinkSetMTU(link, mtu), addEnds(link, t.ranges))
+		restored, err = true, netlink.LinkSetMTU(link, mtu)
 	}
-	turnedOff, err := t.mendChecksums(below)
-	return restored || turnedOff, errors.Join(append(errs, err)...)
+	turnedOff, failed := t.mendChecksums(below)
+	// The addresses are last, because an interface with an MTU below 1280 takes no IPv6 addresses.
+	return restored || turnedOff, errors.Join(err, failed, addEnds(link, t.ranges))
 }
 
 // tunnelMTU returns the MTU of a tunnel above a link.

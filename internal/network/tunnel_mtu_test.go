@@ -5,8 +5,7 @@ package network
 
 import (
 	"io"
-	"net/netip"
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,20 +41,6 @@ func (m *tunnelled) hasMTU(t *testing.T, when string, mtu, index int) (same int)
 	return same
 }
 
-// hasEnds checks that the tunnel has the addresses from which the machine itself sends packets.
-func (m *tunnelled) hasEnds(t *testing.T, when string) {
-	t.Helper()
-	m.link(t, func(link netlink.Link) error {
-		got, err := addressesOf(link)
-		for _, want := range []netip.Addr{m.pods.Addr(), m.pods6.Addr()} {
-			if !slices.Contains(got, want) {
-				t.Errorf("%s: the tunnel has the addresses %v, and not %s", when, got, want)
-			}
-		}
-		return err
-	})
-}
-
 // TestTunnelMTU: the MTU follows that of the link below, comes back after somebody has changed it, and connections continue.
 func TestTunnelMTU(t *testing.T) {
 	left, right := twoTunnelled(t)
@@ -80,7 +65,7 @@ func TestTunnelMTU(t *testing.T) {
 		left.link(t, func(link netlink.Link) error { return netlink.LinkSetMTU(link, mtu) })
 		left.ensure(t, true, right)
 		left.hasMTU(t, name, 1450, index)
-		left.hasEnds(t, name)
+		left.hasEnds(t, name, left.routes.tunnel.link)
 		left.reaches(t, name, right)
 		continues(name)
 		left.ensure(t, false, right)
@@ -95,4 +80,24 @@ func TestTunnelMTU(t *testing.T) {
 		index = left.hasMTU(t, "a new interface", mtu-50, 0)
 		left.ensure(t, false, right)
 	}
+}
+
+// TestTooSmallForIPv6: with a link below whose MTU leaves too little for IPv6, pods still reach each other by IPv4.
+func TestTooSmallForIPv6(t *testing.T) {
+	left, right := twoTunnelled(t)
+	left.link(t, netlink.LinkDel)
+	left.setUnderlayMTU(t, 1300)
+	for _, when := range []string{"a new interface", "the interface exists"} {
+		var err error
+		left.Do(t, func() { _, err = left.routes.ensure() })
+		if err == nil || !strings.Contains(err.Error(), "address fd00:10:244:1::") {
+			t.Errorf("%s: got the error %v, want one about the IPv6 address", when, err)
+		}
+		if answer, err := left.Ask(t, "tcp", "10.244.2.1:80", time.Second); err != nil {
+			t.Errorf("%s: %q, %v", when, answer, err)
+		}
+	}
+	left.setUnderlayMTU(t, 1500)
+	left.ensure(t, true, right)
+	left.reaches(t, "there is enough for IPv6", right)
 }

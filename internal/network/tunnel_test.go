@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -124,6 +125,7 @@ func TestTunnel(t *testing.T) {
 	for what, remove := range map[string]func(netlink.Link) error{
 		"the interface": netlink.LinkDel,
 		"down":          netlink.LinkSetDown,
+		"the addresses": left.deleteEnds,
 		"the route": func(netlink.Link) error {
 			return netlink.RouteDel(&netlink.Route{Dst: ipNet(right.pods)})
 		},
@@ -131,6 +133,7 @@ func TestTunnel(t *testing.T) {
 		left.link(t, remove)
 		left.ensure(t, true, right)
 		left.reaches(t, what+" is restored", right)
+		left.hasEnds(t, what, left.routes.tunnel.link)
 	}
 	left.ensure(t, false)
 	left.Do(t, func() {
@@ -161,6 +164,32 @@ func TestTunnelEntries(t *testing.T) {
 		left.ensure(t, false, right)
 		left.reaches(t, what+" is restored", right)
 	}
+}
+
+// hasEnds checks that an interface to other machines has the addresses from which the machine itself sends packets.
+func (m *tunnelled) hasEnds(t *testing.T, when, name string) {
+	t.Helper()
+	m.Do(t, func() {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := addressesOf(link)
+		for _, want := range []netip.Addr{m.pods.Addr(), m.pods6.Addr()} {
+			if err != nil || !slices.Contains(got, want) {
+				t.Errorf("%s: %s has the addresses %v, and not %s, %v", when, name, got, want, err)
+			}
+		}
+	})
+}
+
+// deleteEnds deletes these addresses. The kernel removes the IPv4 routes through the interface with the last IPv4 address.
+func (m *tunnelled) deleteEnds(link netlink.Link) error {
+	var errs []error
+	for _, p := range []netip.Prefix{m.pods, m.pods6} {
+		errs = append(errs, netlink.AddrDel(link, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(p.Addr(), p.Addr().BitLen()))}))
+	}
+	return errors.Join(errs...)
 }
 
 // TestTunnelOnALink: the route to a machine that shares a link becomes one through the tunnel if either wants that.

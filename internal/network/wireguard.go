@@ -98,7 +98,8 @@ func (w wireguard) reaches(end sealedEnd) bool {
 	return w.key != nil && w.own.IsValid() && end.isKnown()
 }
 
-// ensure restores the interface, and reports whether it had to.
+// ensure restores the interface, and reports whether it had to. If the interface exists but something of it cannot be restored, it returns
+// the interface and an error.
 func (w wireguard) ensure() (link netlink.Link, restored bool, err error) {
 	below, err := underlay(w.own)
 	if err != nil {
@@ -107,7 +108,7 @@ func (w wireguard) ensure() (link netlink.Link, restored bool, err error) {
 	mtu := below.Attrs().MTU - wireguardOverhead
 	link, err = netlink.LinkByName(w.link)
 	if err == nil && link.Attrs().MTU == mtu && link.Attrs().Flags&net.FlagUp != 0 {
-		return link, false, nil
+		return link, false, addEnds(link, w.ranges)
 	}
 	var absent netlink.LinkNotFoundError
 	if errors.As(err, &absent) {

@@ -138,8 +138,9 @@ func TestWireGuard(t *testing.T) {
 	reaches("at first")
 	left.seal(t, false, right)
 	for what, remove := range map[string]func(netlink.Link) error{
-		"down":        netlink.LinkSetDown,
-		"another MTU": func(link netlink.Link) error { return netlink.LinkSetMTU(link, 1200) },
+		"down":          netlink.LinkSetDown,
+		"the addresses": left.deleteEnds,
+		"another MTU":   func(link netlink.Link) error { return netlink.LinkSetMTU(link, 1200) },
 		"the route": func(netlink.Link) error {
 			return netlink.RouteDel(&netlink.Route{Dst: ipNet(right.pods), Scope: netlink.SCOPE_LINK})
 		},
@@ -155,6 +156,7 @@ func TestWireGuard(t *testing.T) {
 		})
 		left.seal(t, true, right)
 		reaches(what + " is restored")
+		left.hasEnds(t, what, left.routes.wireguard.link)
 	}
 	left.Do(t, func() {
 		link, err := netlink.LinkByName(left.routes.wireguard.link)
@@ -170,6 +172,21 @@ func TestWireGuard(t *testing.T) {
 	})
 	left.restoreSealed(t, program, right)
 	reaches("the interface is restored")
+
+	left.setUnderlayMTU(t, 1300) // which leaves too little for IPv6
+	for range 2 {
+		left.Do(t, func() {
+			if _, err := left.routes.ensure(); err == nil {
+				t.Error("no error without IPv6")
+			}
+		})
+		if err := ask(right.pods); err != nil {
+			t.Errorf("without IPv6: %v", err)
+		}
+	}
+	left.setUnderlayMTU(t, 1500)
+	left.seal(t, true, right)
+	reaches("there is enough for IPv6")
 
 	stranger, err := wgtypes.GeneratePrivateKey()
 	if err != nil {
