@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kindred-project/kindred/internal/links"
 	"github.com/kindred-project/kindred/test/netns"
 )
 
@@ -201,6 +202,13 @@ func TestTunnelOnALink(t *testing.T) {
 	if err := errors.Join(netlink.LinkAdd(bridge), netlink.AddrAdd(bridge, address), netlink.LinkSetUp(bridge)); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // so that the test can be repeated
+		for _, name := range []string{tunnelLink("kin-this"), "link"} {
+			if err := links.Remove(name); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	r := newPodRoutes("kin-this")
 	own := tunnelEnd{here.Addr(), netip.MustParsePrefix("10.244.1.0/24")}
 	r.tunnel = tunnel{link: tunnelLink("kin-this"), id: 7, own: own, ranges: []netip.Prefix{own.pods}}
