@@ -6,6 +6,7 @@ package scenarios
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,8 +23,9 @@ func TestMachinesLostForGood(t *testing.T) {
 		t.Skip("several machines cannot share one runtime")
 	}
 	l := newLAN(t)
-	first := l.server(1, "--etcd-embedded", "--no-node")
-	l.server(2, append(serverInvitation(t, first), "--no-node")...)
+	home := l.machine(1)
+	first := home.serve(stoppedCluster(t, ""), "--etcd-embedded", "--no-node")
+	second := l.server(2, append(serverInvitation(t, first), "--no-node")...)
 	place := l.machine(3)
 	third := place.serve(stoppedCluster(t, ""), append(serverInvitation(t, first), "--no-node")...)
 	s := newSession(t, first)
@@ -34,36 +36,79 @@ func TestMachinesLostForGood(t *testing.T) {
 		processes[m] = m.join(append(s.invitation(), "--node-name", name)...)
 		m.loadImages()
 	}
-	s.losesServer(place, third)
+	again := s.losesServer(place, third)
 	s.losesNodeForGood(far, processes[far])
+	s.losesServers(l, home, first, second, again)
 }
 
 // losesServer: a server that is lost for good is removed, and its machine becomes a server again, with an empty directory.
-func (s *session) losesServer(place *otherMachine, lost *cluster) {
+func (s *session) losesServer(place *otherMachine, lost *cluster) (again *cluster) {
 	s.Helper()
 	lost.kill(s.T)
 	if r := lost.run("reset"); r.code != 0 {
 		s.Fatalf("reset: %s", r.err)
 	}
-	name := ""
-	s.eventually("status names the server that is lost", func() error {
-		r := s.cluster.run("status")
-		_, rest, found := strings.Cut(r.out, "kindred server remove ")
-		if r.code != 1 || !found || !strings.Contains(r.err, "is lost; member") {
-			return fmt.Errorf("%d\n%s%s", r.code, r.out, r.err)
-		}
-		name, _, _ = strings.Cut(rest, `"`)
-		return nil
-	})
-	if r := s.cluster.run("server", "remove", name); r.code != 0 {
-		s.Fatalf("server remove: %s", r.err)
-	}
+	s.removesLost(1)
 	s.hasMembers(2)
-	again := place.serve(stoppedCluster(s.T, ""), append(serverInvitation(s.T, s.cluster), "--no-node")...)
+	again = place.serve(stoppedCluster(s.T, ""), append(serverInvitation(s.T, s.cluster), "--no-node")...)
 	s.hasMembers(3)
 	on := *s
 	on.cluster = again
 	on.kubectl("get", "nodes")
+	return again
+}
+
+// removesLost waits until status names so many lost servers, and removes them as it says.
+func (s *session) removesLost(count int) {
+	s.Helper()
+	var names []string
+	s.eventually("status names the servers that are lost", func() error {
+		r := s.cluster.run("status")
+		names = nil
+		for _, rest := range strings.Split(r.out, "kindred server remove ")[1:] {
+			name, _, _ := strings.Cut(rest, `"`)
+			names = append(names, name)
+		}
+		if r.code != 1 || len(names) != count || !strings.Contains(r.err, "is lost") {
+			return fmt.Errorf("%d\n%s%s", r.code, r.out, r.err)
+		}
+		return nil
+	})
+	for _, name := range names {
+		if r := s.cluster.run("server", "remove", name); r.code != 0 {
+			s.Fatalf("server remove: %s", r.err)
+		}
+	}
+}
+
+// losesServers: after the loss of all servers, a backup makes one, to which the nodes return with their pods, and which others join.
+func (s *session) losesServers(l *lan, home *otherMachine, all ...*cluster) {
+	s.Helper()
+	file := filepath.Join(s.TempDir(), "cluster.backup")
+	s.kubectl("create", "configmap", "kept")
+	s.backUp(file)
+	pod := s.pod("db-0")
+	for _, c := range all {
+		c.kill(s.T)
+		if r := c.run("reset"); r.code != 0 {
+			s.Fatalf("reset: %s", r.err)
+		}
+	}
+	restored := stoppedCluster(s.T, "")
+	if r := restored.run("restore", file); r.code != 0 {
+		s.Fatalf("restore: %s", r.err)
+	}
+	home.serve(restored, "--etcd-embedded", "--no-node")
+	on := inNamespace(s.T, restored, s.namespace)
+	on.kubectl("get", "configmap", "kept")
+	on.removesLost(len(all))
+	on.hasMembers(1)
+	if now := on.pod("db-0"); now.UID != pod.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
+		s.Errorf("the pod of a node is %s, restarted %d times, and was %s", now.UID, now.Status.ContainerStatuses[0].RestartCount, pod.UID)
+	}
+	other := l.machine(4).serve(stoppedCluster(s.T, ""), append(serverInvitation(s.T, restored), "--no-node")...)
+	on.hasMembers(2)
+	inNamespace(s.T, other, s.namespace).kubectl("get", "configmap", "kept")
 }
 
 // hasMembers waits until status finds so many members of etcd, and nothing wrong.

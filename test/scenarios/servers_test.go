@@ -5,7 +5,6 @@ package scenarios
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -15,12 +14,10 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/kindred-project/kindred/test/etcd"
 )
@@ -65,6 +62,7 @@ func serversOf(t *testing.T, l *lan, store ...string) {
 	s.resolves("web")
 	s.reachedByServers(all, "web")
 	s.tokensHold(all)
+	s.givesOnce(all)
 	s.deletes("former")
 	write := newSteadyWriter(s, all)
 	began := time.Now()
@@ -122,63 +120,6 @@ func serversOf(t *testing.T, l *lan, store ...string) {
 	}
 	if r := node.run("leave", "--force"); r.code != 0 {
 		t.Errorf("leave: %d, %q, %q", r.code, r.out, r.err)
-	}
-}
-
-// tokensHold: each server knows the service account tokens of all others.
-func (s *session) tokensHold(all []*cluster) {
-	s.Helper()
-	for _, issuer := range all {
-		by := *s
-		by.cluster = issuer
-		token := by.kubectl("create", "token", "default")
-		for _, c := range all {
-			config := rest.AnonymousClientConfig(c.config(s.T))
-			config.BearerToken = token
-			client, err := kubernetes.NewForConfig(config)
-			if err != nil {
-				s.Fatal(err)
-			}
-			review, err := client.AuthenticationV1().SelfSubjectReviews().Create(s.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-			if want := "system:serviceaccount:" + s.namespace + ":default"; err != nil || review.Status.UserInfo.Username != want {
-				s.Errorf("a token of %s at %s is of %v, %v", issuer.config(s.T).Host, config.Host, review, err)
-			}
-		}
-	}
-}
-
-// deletes makes a Deployment without pods, and lets the garbage collector of the server that leads delete its ReplicaSet.
-func (s *session) deletes(name string) {
-	s.Helper()
-	s.kubectl("create", "deployment", name, "--image=any:v1", "--replicas=0")
-	s.eventually("its ReplicaSet exists", func() error {
-		if got := s.kubectl("get", "replicasets", "-l", "app="+name, "-o", "name"); got == "" {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	s.kubectl("delete", "deployment", name)
-	s.eventually("its ReplicaSet is gone", func() error {
-		if got := s.kubectl("get", "replicasets", "-l", "app="+name, "-o", "name"); got != "" {
-			return errors.New(got)
-		}
-		return nil
-	})
-}
-
-// comesBackFrom: each server that is left can undelete, also one that does not lead, what a server has collected that is lost.
-func (s *session) comesBackFrom(all []*cluster, lost *cluster, name string) {
-	s.Helper()
-	leads := s.leader().of(s.T, all)
-	for _, c := range all {
-		if c == lost || c == leads {
-			continue
-		}
-		on := *s
-		on.cluster = c
-		if r := on.kindred("undelete", "deployment/"+name); r.code != 0 || !strings.Contains(r.out, "ReplicaSet/"+name) {
-			s.Errorf("undelete: %d\n%s%s", r.code, r.out, r.err)
-		}
 	}
 }
 
