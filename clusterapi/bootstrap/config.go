@@ -58,7 +58,7 @@ type Workload interface {
 type Reconciler struct {
 	Client   client.Client
 	Workload Workload
-	// Clock decides how often a cluster that does not answer is asked.
+	// Clock decides how often a cluster that does not answer is asked, and how long a KindredConfig may be without a Machine.
 	Clock clock.PassiveClock
 }
 
@@ -92,12 +92,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (_ ctr
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	machine, err := owner.Machine(ctx, r.Client, c)
-	if err != nil || machine == nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err) // the Machine causes another request when it comes
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
+	}
+	if machine == nil {
+		return owner.Await(ctx, r.Client, r.Clock.Now(), c, clusterv1.ReadyCondition, "Machine")
 	}
 	cluster, err := util.GetClusterFromMetadata(ctx, r.Client, machine.ObjectMeta)
+	if apierrors.IsNotFound(err) {
+		return owner.Await(ctx, r.Client, r.Clock.Now(), c, clusterv1.ReadyCondition, "Cluster")
+	}
 	if err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, err
 	}
 	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, c); err != nil || isPaused || requeue {
 		return ctrl.Result{}, err

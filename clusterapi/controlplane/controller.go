@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	controlplanev1 "github.com/kindred-project/kindred/clusterapi/api/controlplane/v1alpha1"
+	"github.com/kindred-project/kindred/clusterapi/owner"
 )
 
 const (
@@ -56,7 +57,7 @@ type Reconciler struct {
 	// Reader reads what the API has, where Client may read from a cache.
 	Reader   client.Reader
 	Workload Workload
-	// Clock decides when a rollout is due.
+	// Clock decides when a rollout is due, and how long a KindredControlPlane may be without a Cluster.
 	Clock clock.PassiveClock
 }
 
@@ -100,8 +101,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (_ ctr
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, p.ObjectMeta)
-	if err != nil || cluster == nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err) // its owner comes with the next change
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
+	}
+	if cluster == nil {
+		return owner.Await(ctx, r.Client, r.Clock.Now(), p, clusterv1.AvailableCondition, "Cluster")
 	}
 	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, p); err != nil || isPaused || requeue {
 		return ctrl.Result{}, err

@@ -67,7 +67,7 @@ func (s *scope) count() {
 	s.Status.AvailableReplicas, s.Status.UpToDateReplicas = ptr.To(available), ptr.To(upToDate)
 	// Before the first machine it is the version which that will have: Cluster API makes no workers for a control plane without a version, and
 	// looks again after 15 s.
-	s.Status.Versions, s.Status.Version = nil, s.Spec.Version
+	s.Status.Versions, s.Status.Version = nil, version(s.Spec.Version)
 	for v, replicas := range versions {
 		s.Status.Versions = append(s.Status.Versions, clusterv1.StatusVersion{Version: v, Replicas: replicas})
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
@@ -30,6 +31,7 @@ import (
 
 	infrav1 "github.com/kindred-project/kindred/clusterapi/api/infrastructure/v1alpha1"
 	"github.com/kindred-project/kindred/clusterapi/hostclient"
+	"github.com/kindred-project/kindred/clusterapi/owner"
 )
 
 const (
@@ -114,9 +116,15 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	if err := r.Client.Get(ctx, request.NamespacedName, c); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if annotations.IsExternallyManaged(c) {
+		return ctrl.Result{}, nil // another system writes its endpoint and its status
+	}
 	cluster, err := r.clusterOf(ctx, c)
-	if err != nil || cluster == nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err) // the Cluster causes another request when it comes
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
+	}
+	if cluster == nil {
+		return owner.Await(ctx, r.Client, r.Clock.Now(), c, clusterv1.ReadyCondition, "Cluster")
 	}
 	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, c); err != nil || isPaused || requeue {
 		return ctrl.Result{}, err

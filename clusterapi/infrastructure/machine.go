@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -60,6 +61,7 @@ type MachineReconciler struct {
 	Host   Host
 	// Owner identifies this management cluster on the host: the hash of its authority's key.
 	Owner string
+	Clock clock.PassiveClock
 }
 
 // SetupWithManager registers the controller.
@@ -84,12 +86,18 @@ func (r *MachineReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	machine, err := owner.Machine(ctx, r.Client, m)
-	if err != nil || machine == nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err) // the Machine causes another request when it comes
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
+	}
+	if machine == nil {
+		return owner.Await(ctx, r.Client, r.Clock.Now(), m, clusterv1.ReadyCondition, "Machine")
 	}
 	cluster, err := util.GetClusterFromMetadata(ctx, r.Client, machine.ObjectMeta)
+	if apierrors.IsNotFound(err) {
+		return owner.Await(ctx, r.Client, r.Clock.Now(), m, clusterv1.ReadyCondition, "Cluster")
+	}
 	if err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, err
 	}
 	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, m); err != nil || isPaused || requeue {
 		return ctrl.Result{}, err

@@ -145,7 +145,7 @@ func settle(t *testing.T, c client.Client, reconcile func(context.Context, ctrl.
 func TestMachineIsMade(t *testing.T) {
 	cluster, machine, secret, m, _ := objects()
 	c, host := newClient(t, cluster, machine, secret, m), newFakeHost()
-	r := &MachineReconciler{Client: c, Host: host, Owner: "one"}
+	r := &MachineReconciler{Client: c, Host: host, Owner: "one", Clock: clock.RealClock{}}
 	if err := settle(t, c, r.Reconcile, m); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestMachineOfAnotherCluster(t *testing.T) {
 	m.UID, m.Spec.ProviderID = "other", "kindred:///m-1"
 	c, host := newClient(t, cluster, machine, secret, m), newFakeHost()
 	host.machines["m-1"], host.phases["m-1"] = hostclient.Spec{Name: "m-1", Owner: "one"}, hostclient.Running
-	r := &MachineReconciler{Client: c, Host: host, Owner: "two"}
+	r := &MachineReconciler{Client: c, Host: host, Owner: "two", Clock: clock.RealClock{}}
 	if err := settle(t, c, r.Reconcile, m); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestMachineIsNotReady(t *testing.T) {
 			tt.change(cluster, machine, secret, m, host)
 			c := newClient(t, cluster, machine, secret, m)
 			before := len(host.machines)
-			err := settle(t, c, (&MachineReconciler{Client: c, Host: host}).Reconcile, m)
+			err := settle(t, c, (&MachineReconciler{Client: c, Host: host, Clock: clock.RealClock{}}).Reconcile, m)
 			if (err != nil) != tt.fails {
 				t.Errorf("error %v", err)
 			}
@@ -249,7 +249,7 @@ func TestMachineIsRemoved(t *testing.T) {
 	if err := c.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	r := &MachineReconciler{Client: c, Host: host}
+	r := &MachineReconciler{Client: c, Host: host, Clock: clock.RealClock{}}
 	host.fails = errors.New("busy")
 	if err := settle(t, c, r.Reconcile, m); err == nil {
 		t.Error("no error while the host fails")

@@ -178,7 +178,7 @@ func (o options) registerInfrastructure(ctx context.Context, mgr ctrl.Manager, c
 	if err := (&infrastructure.ClusterReconciler{Client: mgr.GetClient(), Host: host, Owner: owner, Clock: clock.RealClock{}}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
-	return (&infrastructure.MachineReconciler{Client: mgr.GetClient(), Host: host, Owner: owner}).SetupWithManager(ctx, mgr)
+	return (&infrastructure.MachineReconciler{Client: mgr.GetClient(), Host: host, Owner: owner, Clock: clock.RealClock{}}).SetupWithManager(ctx, mgr)
 }
 
 // ownerOf identifies the management cluster on its host: by the hash of its authority's key, as "kindred join --ca-hash" has it. So
