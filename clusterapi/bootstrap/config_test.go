@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -177,6 +178,32 @@ func TestNode(t *testing.T) {
 	}
 	if !conditions.IsTrue(b.config, machineAdmitted) || !conditions.IsTrue(b.config, clusterv1.ReadyCondition) {
 		t.Errorf("conditions %+v", b.config.Status.Conditions)
+	}
+}
+
+// TestSecret: the Secret with the bootstrap data has the type, the label, the owner and the key of Cluster API's contract. Beside it, it has their
+// format, as kubeadm's, and the token of a node.
+func TestSecret(t *testing.T) {
+	for role, want := range map[bootstrapv1.Role][]string{bootstrapv1.Node: {"format", "token", "value"}, bootstrapv1.FirstServer: {"format", "value"}} {
+		b := newBed(role)
+		b.workload.silent = true
+		r, c := b.start(t)
+		key := client.ObjectKeyFromObject(b.config)
+		for range 3 {
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		secret := &corev1.Secret{}
+		if err := errors.Join(c.Get(t.Context(), key, b.config), c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: b.config.Status.DataSecretName}, secret)); err != nil {
+			t.Fatal(err)
+		}
+		if secret.Type != "cluster.x-k8s.io/secret" || secret.Labels["cluster.x-k8s.io/cluster-name"] != "c" || !metav1.IsControlledBy(secret, b.config) {
+			t.Errorf("%s: type %s, labels %v, owners %v", role, secret.Type, secret.Labels, secret.OwnerReferences)
+		}
+		if keys := slices.Sorted(maps.Keys(secret.Data)); !slices.Equal(keys, want) {
+			t.Errorf("%s: keys %v, want %v", role, keys, want)
+		}
 	}
 }
 

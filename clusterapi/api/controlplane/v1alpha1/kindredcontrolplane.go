@@ -32,9 +32,10 @@ type KindredControlPlaneSpec struct {
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Enum=1;3;5
 	Replicas *int32 `json:"replicas,omitempty"`
-	// version is the version of Kubernetes that the servers have: that of a build of Kindred that the host has.
+	// version is the version of Kubernetes that the servers have: that of a build of Kindred that the host has. Its v may be left out.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)([-+][0-9A-Za-z.+-]+)?$`
 	Version string `json:"version"`
 	// machineTemplate describes the machines.
 	MachineTemplate KindredControlPlaneMachineTemplate `json:"machineTemplate"`
