@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/certs"
@@ -184,13 +185,13 @@ func (b *bed) clientCertificate() *x509.Certificate {
 func TestKubeconfigIsRenewed(t *testing.T) {
 	b := newBed(t, unchanged)
 	b.run()
-	fresh := b.clientCertificate()
-	b.issue(fresh, time.Now().Add(renewBefore-time.Hour))
+	fresh, limit := b.clientCertificate(), time.Now().Add(180*24*time.Hour)
+	b.issue(fresh, limit.Add(-time.Hour))
 	b.run()
-	if now := b.clientCertificate(); !now.NotAfter.After(time.Now().Add(renewBefore)) {
+	if now := b.clientCertificate(); !now.NotAfter.After(limit) {
 		t.Errorf("the certificate still ends %v", now.NotAfter)
 	}
-	b.issue(fresh, time.Now().Add(renewBefore+time.Hour))
+	b.issue(fresh, limit.Add(time.Hour))
 	kept := b.clientCertificate()
 	b.run()
 	if now := b.clientCertificate(); !now.Equal(kept) {
@@ -330,5 +331,39 @@ func TestReplicas(t *testing.T) {
 	}
 	if len(status.Versions) != 1 || status.Versions[0].Version != "v1.37.1" || status.Versions[0].Replicas != 1 {
 		t.Errorf("versions %+v", status.Versions)
+	}
+}
+
+// TestNoEndpoint: there is no machine before the Cluster has its endpoint, which the infrastructure provider chooses.
+func TestNoEndpoint(t *testing.T) {
+	b := newBed(t, func(c *clusterv1.Cluster, _ *controlplanev1.KindredControlPlane) {
+		c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
+	})
+	b.run()
+	if all := b.machines(); len(all) > 0 {
+		t.Errorf("machines %+v", all)
+	}
+}
+
+// TestRolloutAfter: a machine that is older than a time which has passed is not up to date; one is not replaced before that time.
+func TestRolloutAfter(t *testing.T) {
+	b := newBed(t, unchanged)
+	b.run()
+	created := b.machines()[0].CreationTimestamp.Time
+	for name, tt := range map[string]struct {
+		after, now time.Time
+		upToDate   bool
+	}{
+		"to come":                {created.Add(time.Hour), created.Add(time.Minute), true},
+		"passed":                 {created.Add(time.Hour), created.Add(2 * time.Hour), false},
+		"older than the machine": {created.Add(-time.Hour), created.Add(time.Hour), true},
+	} {
+		b.plane.Spec.Rollout.After = metav1.NewTime(tt.after)
+		r := &Reconciler{Client: b.Client, Clock: testingclock.NewFakePassiveClock(tt.now)}
+		m := b.machines()[0]
+		why, err := r.differences(t.Context(), &scope{KindredControlPlane: b.plane, cluster: b.cluster}, &m)
+		if err != nil || (len(why) == 0) != tt.upToDate {
+			t.Errorf("%s: %q, %v", name, why, err)
+		}
 	}
 }
