@@ -132,6 +132,7 @@ func (k *kindredManagement) loadImages() {
 // TestClusterAPIKindred: Kindred's own providers make a workload cluster of namespaces of this host, with real pods, scale it, replace its
 // machines, and remove it.
 func TestClusterAPIKindred(t *testing.T) {
+	before := hostTraces(t)
 	k := newKindredManagement(t)
 	owners := k.watchOwners()
 	work := k.generated("", "work", 1, 2)
@@ -165,26 +166,7 @@ func TestClusterAPIKindred(t *testing.T) {
 	if left := k.host.list(); len(left) > 0 {
 		t.Errorf("machines that are left: %+v", left)
 	}
-	k.resetRemoves()
-}
-
-// resetRemoves kills the management cluster, whose workload cluster goes on, and resets it, which removes that as well.
-func (k *kindredManagement) resetRemoves() {
-	k.Helper()
-	k.create("left", 1, 1)
-	k.nodesReady("left", 2, provisioning)
-	k.cluster.kill(k.T)
-	for _, m := range k.host.list() {
-		if m.Phase != "Running" {
-			k.Errorf("machine %s is %s after the end of the management cluster", m.Name, m.Phase)
-		}
-	}
-	if r := k.cluster.run("reset", "--machines-dir", k.host.dir); r.code != 0 || strings.Count(r.out, "removed machine left-") != 2 {
-		k.Errorf("reset: %d\n%s%s", r.code, r.out, r.err)
-	}
-	if _, err := os.Stat(k.host.dir); !os.IsNotExist(err) {
-		k.Errorf("the directory of the machines is left: %v", err)
-	}
+	k.resetRemoves(before)
 }
 
 // runsPods runs a Deployment in a workload cluster.
