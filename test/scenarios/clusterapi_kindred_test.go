@@ -332,30 +332,77 @@ func (k *kindredManagement) upgraded(name string, machines int) {
 	})
 }
 
-// explained deletes a Cluster, and lets "kindred why" explain each of its objects before that and afterwards.
+// chains are the kinds of the owners of each kind, the nearest first. A Machine and its parts are those of a server or of a worker.
+var chains = map[string][]string{
+	"machine":             {"KindredControlPlane Cluster", "MachineSet MachineDeployment Cluster"},
+	"kindredmachine":      {"Machine KindredControlPlane Cluster", "Machine MachineSet MachineDeployment Cluster"},
+	"kindredconfig":       {"Machine KindredControlPlane Cluster", "Machine MachineSet MachineDeployment Cluster"},
+	"machineset":          {"MachineDeployment Cluster"},
+	"kindredcontrolplane": {"Cluster"},
+	"kindredcluster":      {"Cluster"},
+}
+
+// explained deletes a Cluster, and lets "kindred why" explain each of its objects before that and afterwards: first by the owner that keeps it, then by
+// each owner up to the Cluster.
 func (k *kindredManagement) explained(name string) {
 	k.Helper()
-	var parts []string
-	for _, kind := range []string{"machine", "kindredmachine", "kindredconfig", "machineset", "kindredcontrolplane", "kindredcluster"} {
-		names := strings.Fields(k.jsonpath("{.items[*].metadata.name}", kind))
-		if len(names) == 0 {
-			k.Fatalf("the cluster has no %s", kind)
+	owners := map[string][]string{}
+	for kind, want := range chains {
+		var seen []string
+		for _, n := range strings.Fields(k.jsonpath("{.items[*].metadata.name}", kind)) {
+			part := kind + "/" + n
+			owners[part] = k.ownersOf(part)
+			seen = append(seen, kindsOf(owners[part]))
 		}
-		for _, n := range names {
-			parts = append(parts, kind+"/"+n)
-		}
-	}
-	explain := func(part, want string) {
-		k.Helper()
-		if r := k.kindred("why", part); r.code != 0 || !strings.Contains(strings.Join(strings.Fields(r.out), " "), want) {
-			k.Errorf("why %s: %d, want %q in\n%s%s", part, r.code, want, r.out, r.err)
+		slices.Sort(seen)
+		if got := slices.Compact(seen); !slices.Equal(got, want) {
+			k.Errorf("the owners of the objects of kind %s are %q, want %q", kind, got, want)
 		}
 	}
-	for _, part := range parts {
-		explain(part, "exists")
+	for part, all := range owners {
+		k.whySays(part, " exists: ", " "+all[0]+" exists; it is garbage collected when none of its owners exists.")
 	}
 	k.goes(name)
-	for _, part := range parts {
-		explain(part, "Cluster "+k.namespace+"/"+name+" was deleted")
+	for part, all := range owners {
+		for _, owner := range all {
+			kind, n, _ := strings.Cut(owner, " ")
+			k.whySays(part, kind+" "+k.namespace+"/"+n+" was deleted ", " its owner "+owner+" was ")
+		}
 	}
+}
+
+// whySays fails the test unless "kindred why" says all of this about an object.
+func (k *kindredManagement) whySays(object string, want ...string) {
+	k.Helper()
+	r := k.kindred("why", object)
+	said := strings.Join(strings.Fields(r.out), " ") + " " // lines are wrapped
+	for _, part := range want {
+		if r.code != 0 || !strings.Contains(said, part) {
+			k.Errorf("why %s: %d, want %q in\n%s%s", object, r.code, part, r.out, r.err)
+		}
+	}
+}
+
+// ownersOf returns the owner of an object, as "Kind name", its owner, and so on.
+func (k *kindredManagement) ownersOf(object string) (all []string) {
+	k.Helper()
+	for {
+		owner := strings.TrimSpace(k.jsonpath("{range .metadata.ownerReferences[*]}{.kind} {.name}{end}", object))
+		if owner == "" {
+			return all
+		}
+		all = append(all, owner)
+		kind, name, _ := strings.Cut(owner, " ")
+		object = kind + "/" + name
+	}
+}
+
+// kindsOf returns the kinds of owners.
+func kindsOf(owners []string) string {
+	var kinds []string
+	for _, owner := range owners {
+		kind, _, _ := strings.Cut(owner, " ")
+		kinds = append(kinds, kind)
+	}
+	return strings.Join(kinds, " ")
 }
