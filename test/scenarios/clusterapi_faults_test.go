@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kindred-project/kindred/test/servers"
 )
 
@@ -137,10 +139,11 @@ func TestClusterAPIKindredQuickStart(t *testing.T) {
 	}
 }
 
-// condition is the reason and message of the condition Ready of an object.
-func (k *kindredManagement) condition(object string) string {
+// reason is the reason and message of a condition of an object.
+func (k *kindredManagement) reason(object, condition string) string {
 	k.Helper()
-	return k.jsonpath(`{.status.conditions[?(@.type=="Ready")].reason}: {.status.conditions[?(@.type=="Ready")].message}`, object)
+	filter := `{.status.conditions[?(@.type=="` + condition + `")]`
+	return k.jsonpath(filter+".reason}: "+filter+".message}", object)
 }
 
 // says waits until the condition Ready of one of the objects of a kind says something.
@@ -149,7 +152,7 @@ func (k *kindredManagement) says(kind string, want ...string) {
 	k.within(provisioning, "a "+kind+" says "+strings.Join(want, " ... "), func() error {
 		var all []string
 		for _, name := range strings.Fields(k.kubectl("get", kind, "-o", "name")) {
-			said := k.condition(name)
+			said := k.reason(name, "Ready")
 			if !slices.ContainsFunc(want, func(part string) bool { return !strings.Contains(said, part) }) {
 				return nil
 			}
@@ -160,11 +163,13 @@ func (k *kindredManagement) says(kind string, want ...string) {
 }
 
 // TestClusterAPIKindredRefused: what cannot be made is named in a condition, and its deletion leaves nothing: a machine with too little memory, an
-// endpoint that another cluster has, a host whose disk is full. While Cluster API's webhooks are away, nothing is made.
+// endpoint that another cluster has. While Cluster API's webhooks are away, the objects of a Cluster that do not need them are created and wait for the
+// Cluster. Clusters of the same name in two namespaces are two clusters.
 func TestClusterAPIKindredRefused(t *testing.T) {
 	k := newKindredManagement(t)
 	k.create("work", 1, 0)
 	k.nodesReady("work", 1, provisioning)
+	k.isAlone("work")
 
 	address := k.jsonpath("{.spec.controlPlaneEndpoint.host}", "kindredcluster", "work")
 	k.input(fmt.Sprintf(`{apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1, kind: KindredCluster, metadata: {name: twin}, spec: {controlPlaneEndpoint: {host: %s, port: 6443}}}`, address), "create", "-f", "-")
@@ -181,10 +186,7 @@ func TestClusterAPIKindredRefused(t *testing.T) {
 	k.kubectl(append([]string{"scale", "--replicas=0"}, deployment...)...)
 	k.kubectl("wait", "--namespace", "capi-system", "--for=delete", "pod", "--all", "--timeout=60s")
 	manifest := k.generated("", "late", 1, 0)
-	r := runCommand(k.command("apply", "-f", "-"), manifest)
-	if r.code == 0 || !strings.Contains(r.err, "failed calling webhook") {
-		t.Errorf("a Cluster without webhooks: %d, %s%s", r.code, r.out, r.err)
-	}
+	k.isHalfMade("late", manifest)
 	k.kubectl(append([]string{"scale", "--replicas=1"}, deployment...)...)
 	k.kubectl(append([]string{"wait", "--for=condition=Available", "--timeout=60s"}, deployment...)...)
 	k.within(patience, "the Cluster is made when the webhooks are back", func() error {
@@ -198,6 +200,98 @@ func TestClusterAPIKindredRefused(t *testing.T) {
 	k.goes("work")
 	if left := k.host.list(); len(left) > 0 {
 		t.Errorf("machines that are left: %+v", left)
+	}
+}
+
+// isHalfMade applies the manifest of a Cluster while Cluster API's webhooks are away, so that the kinds of the core are refused. The other objects are
+// created, those of them with a status say that they wait for the Cluster, and the host has no machine of them.
+func (k *kindredManagement) isHalfMade(name, manifest string) {
+	k.Helper()
+	before, machines := k.members(), k.host.list()
+	r := runCommand(k.command("apply", "-f", "-"), manifest)
+	if r.code == 0 || !strings.Contains(r.err, "failed calling webhook") {
+		k.Errorf("a Cluster without webhooks: %d, %s%s", r.code, r.out, r.err)
+	}
+	want := []string{
+		"kindredcluster.infrastructure.cluster.x-k8s.io/" + name, "kindredconfigtemplate.bootstrap.cluster.x-k8s.io/" + name,
+		"kindredcontrolplane.controlplane.cluster.x-k8s.io/" + name, "kindredmachinetemplate.infrastructure.cluster.x-k8s.io/" + name,
+	}
+	waits := "WaitingForCluster: no Cluster owns this object yet: create the Cluster, or delete this object"
+	for object, condition := range map[string]string{"kindredcluster/" + name: "Ready", "kindredcontrolplane/" + name: "Available"} {
+		k.within(patience, object+" says that it waits for its Cluster", func() error {
+			if said := k.reason(object, condition); said != waits {
+				return fmt.Errorf("it says %q", said)
+			}
+			return nil
+		})
+	}
+	made := slices.DeleteFunc(k.members(), func(object string) bool { return slices.Contains(before, object) })
+	if diff := cmp.Diff(want, made); diff != "" {
+		k.Errorf("what was made without webhooks (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(machines, k.host.list()); diff != "" {
+		k.Errorf("machines of the host (-before +after):\n%s", diff)
+	}
+}
+
+// isAlone makes a Cluster of the same name in another namespace: it has another machine, endpoint and node, and goes alone.
+func (k *kindredManagement) isAlone(name string) {
+	k.Helper()
+	first := k.host.list()
+	other := *k
+	other.management = &management{inNamespace(k.T, k.cluster, k.namespace+"-other"), k.programs}
+	other.dir = k.TempDir()
+	k.kubectl("create", "namespace", other.namespace)
+	other.create(name, 1, 0)
+	other.nodesReady(name, 1, provisioning)
+	for _, cluster := range []*kindredManagement{k, &other} {
+		cluster.hasNodes(name, 1)
+	}
+	both := k.host.list()
+	if len(first) != 1 || len(both) != 2 || both[0].Name == both[1].Name || both[0].Address == both[1].Address {
+		k.Fatalf("machines of two clusters: %+v, first %+v", both, first)
+	}
+	for object, field := range map[string]string{"machines": "{.items[*].spec.providerID}", "cluster/" + name: "{.spec.controlPlaneEndpoint.host}"} {
+		if mine, theirs := k.jsonpath(field, object), other.jsonpath(field, object); mine == "" || mine == theirs {
+			k.Errorf("%s of the %s of both clusters: %q and %q", field, object, mine, theirs)
+		}
+	}
+	k.leadsElsewhere(name, &other)
+	other.goes(name)
+	if diff := cmp.Diff(first, k.host.list()); diff != "" {
+		k.Errorf("machines of the host after the other cluster was deleted (-want +got):\n%s", diff)
+	}
+	k.nodesReady(name, 1, provisioning)
+	k.hasNodes(name, 1)
+	k.kubectl("delete", "namespace", other.namespace, "--wait=false")
+}
+
+// hasNodes waits until a Cluster has a number of Machines, all with Nodes. It is Available only half a minute later.
+func (k *kindredManagement) hasNodes(name string, machines int) {
+	k.Helper()
+	k.within(provisioning, "the machines of "+name+" have nodes", func() error {
+		all := k.jsonpath("{.items[*].metadata.name}", "machines", "-l", "cluster.x-k8s.io/cluster-name="+name)
+		nodes := k.jsonpath("{.items[*].status.nodeRef.name}", "machines", "-l", "cluster.x-k8s.io/cluster-name="+name)
+		if all != nodes || len(strings.Fields(nodes)) != machines {
+			return fmt.Errorf("the machines %q have the nodes %q", all, nodes)
+		}
+		return nil
+	})
+}
+
+// leadsElsewhere fails the test if the kubeconfigs of two clusters lead to the same cluster.
+func (k *kindredManagement) leadsElsewhere(name string, other *kindredManagement) {
+	k.Helper()
+	var ids []string
+	for _, cluster := range []*kindredManagement{k, other} {
+		id, err := cluster.inCluster(name, "get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
+		if err != nil {
+			k.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	if ids[0] == ids[1] {
+		k.Errorf("both kubeconfigs lead to the cluster with the namespace %s", ids[0])
 	}
 }
 
