@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,7 +30,8 @@ type Object interface {
 // Await sets a condition of an object to False because its owner does not exist: with the reason WaitingForCluster or WaitingForMachine, by the kind of
 // the owner. The owner's event causes the next reconciliation.
 func Await(ctx context.Context, c client.Client, now time.Time, object Object, condition, kind string) (ctrl.Result, error) {
-	if annotations.HasPaused(object) {
+	// A move pauses a Cluster and deletes it before its objects, and leaves an object that has changed after it was copied.
+	if annotations.HasPaused(object) || conditions.IsTrue(object, clusterv1.PausedCondition) {
 		return ctrl.Result{}, nil
 	}
 	if left := Grace - now.Sub(object.GetCreationTimestamp().Time); left > 0 {

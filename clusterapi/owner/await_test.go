@@ -28,6 +28,7 @@ func TestAwait(t *testing.T) {
 		"new":     {age: time.Second, again: Grace - time.Second},
 		"old":     {age: Grace, message: "no Cluster owns this object yet: create the Cluster, or delete this object"},
 		"paused":  {age: Grace, change: func(c *infrav1.KindredCluster) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }},
+		"moved":   {age: Grace, change: markPaused},
 		"deleted": {age: Grace, change: markDeleted, message: "the Cluster of this object does not exist, so that the object cannot be cleaned up: create the Cluster again, or remove the finalizers"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,6 +62,11 @@ func TestAwaitDeletedObject(t *testing.T) {
 	if _, err := Await(t.Context(), newClient(t), time.Now(), o, clusterv1.ReadyCondition, "Cluster"); err != nil {
 		t.Error(err)
 	}
+}
+
+// markPaused sets the condition that an object of a paused Cluster has, also after a move has deleted the Cluster.
+func markPaused(c *infrav1.KindredCluster) {
+	conditions.Set(c, metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.PausedReason})
 }
 
 // markDeleted marks an object as being deleted, which a finalizer delays.
