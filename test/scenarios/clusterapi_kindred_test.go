@@ -233,38 +233,53 @@ func (k *kindredManagement) remediated(name string) {
 	k.kubectl("delete", "machinehealthcheck", "work")
 }
 
-// TestClusterAPIKindredMove: a cluster of machines of this host moves to another management cluster on it, which scales it and deletes it. Its
-// machines run on meanwhile, and stay when the first management cluster is reset.
+// TestClusterAPIKindredMove: clusterctl moves a cluster of machines of this host to another management cluster on it, and "kindred move" moves it back.
+// That scales it and deletes it. Its machines run on meanwhile, and stay when the other management cluster is reset.
 func TestClusterAPIKindredMove(t *testing.T) {
-	from := newKindredManagement(t)
-	to := newKindredManagementOn(t, from.host, from.release)
-	from.create("work", 1, 1)
-	from.available("work", 2)
-	before, machines := from.members(), from.host.list()
-	if r := from.kindred("move", "--to", to.cluster.kubeconfig(), "cluster/work", "--yes"); r.code != 0 {
-		t.Fatalf("move: %d, %s%s", r.code, r.out, r.err)
+	home := newKindredManagement(t)
+	away := newKindredManagementOn(t, home.host, home.release)
+	home.create("work", 1, 1)
+	home.available("work", 2)
+	away.namespace = home.namespace
+	home.handsOver(away, "clusterctl move", func() {
+		home.clusterctl("move", "--kubeconfig", home.cluster.kubeconfig(), "--to-kubeconfig", away.cluster.kubeconfig(), "--namespace", home.namespace)
+	})
+	away.handsOver(home, "kindred move", func() {
+		if r := away.kindred("move", "--to", home.cluster.kubeconfig(), "cluster/work", "--yes"); r.code != 0 {
+			t.Fatalf("move: %d, %s%s", r.code, r.out, r.err)
+		}
+	})
+	away.cluster.terminate(t)
+	if r := away.cluster.run("reset", "--machines-dir", away.host.dir); r.code != 0 || strings.Contains(r.out, "removed machine") {
+		t.Errorf("reset of the other management cluster: %d\n%s%s", r.code, r.out, r.err)
 	}
-	to.namespace = from.namespace
-	from.hasNothing("after kindred move")
+	home.kubectl("scale", "machinedeployment", "work", "--replicas=2")
+	home.available("work", 3)
+	home.goes("work")
+	if left := home.host.list(); len(left) > 0 {
+		t.Errorf("machines that are left: %+v", left)
+	}
+}
+
+// handsOver moves the Cluster work to another management cluster. The machines run on, and belong to that one.
+func (k *kindredManagement) handsOver(to *kindredManagement, how string, move func()) {
+	k.Helper()
+	before, machines := k.members(), k.host.list()
+	move()
+	k.hasNothing("after " + how)
 	if diff := cmp.Diff(before, to.members()); diff != "" {
-		t.Errorf("what has moved (-source +target):\n%s", diff)
+		k.Errorf("what has moved with %s (-source +target):\n%s", how, diff)
 	}
 	to.available("work", 2)
 	to.finds()
-	for i, m := range to.host.list() {
+	now := to.host.list()
+	if len(now) != len(machines) {
+		k.Fatalf("after %s, the host has the machines %+v, and had %+v", how, now, machines)
+	}
+	for i, m := range now {
 		if was := machines[i]; m.Name != was.Name || m.PID != was.PID || m.Phase != "Running" || m.Owner == was.Owner {
-			t.Errorf("machine %+v was %+v", m, was)
+			k.Errorf("after %s, machine %+v was %+v", how, m, was)
 		}
-	}
-	from.cluster.terminate(t)
-	if r := from.cluster.run("reset", "--machines-dir", from.host.dir); r.code != 0 || strings.Contains(r.out, "removed machine") {
-		t.Errorf("reset of the first management cluster: %d\n%s%s", r.code, r.out, r.err)
-	}
-	to.kubectl("scale", "machinedeployment", "work", "--replicas=2")
-	to.available("work", 3)
-	to.goes("work")
-	if left := to.host.list(); len(left) > 0 {
-		t.Errorf("machines that are left: %+v", left)
 	}
 }
 
