@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -51,15 +52,10 @@ func removeServer(cmd *cobra.Command, layout datadir.Layout, name string) error 
 	if own, err := layout.ServerName(); err != nil || own == name {
 		return usagef("%s is the server of the data directory %s: remove it on another one", name, layout.Root)
 	}
-	if instance.EtcdMember != "" {
-		members, err := membersOf(cmd.Context(), layout, instance)
-		if err != nil {
-			return err
-		}
-		defer members.Close()
-		if err := members.Remove(cmd.Context(), name); err != nil {
-			return err
-		}
+	// A server of the time of a backup is no member of the etcd cluster that was restored.
+	unknown := removeMember(cmd.Context(), layout, instance, name)
+	if unknown != nil && !errors.Is(unknown, storage.ErrNoMember) {
+		return unknown
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", layout.Kubeconfig())
 	if err != nil {
@@ -70,11 +66,27 @@ func removeServer(cmd *cobra.Command, layout datadir.Layout, name string) error 
 		return err
 	}
 	err = client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(cmd.Context(), servers.LeaseOf(name), metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) && unknown != nil {
+		return fmt.Errorf("%w, and no server has that name; \"kindred status\" shows the names", unknown)
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	printf(cmd, "server %s is removed; \"kindred reset\" on its machine removes its data\n", name)
 	return nil
+}
+
+// removeMember removes a server's member from the etcd cluster, if the servers have one of their own.
+func removeMember(ctx context.Context, layout datadir.Layout, instance datadir.Instance, name string) error {
+	if instance.EtcdMember == "" {
+		return nil
+	}
+	members, err := membersOf(ctx, layout, instance)
+	if err != nil {
+		return err
+	}
+	defer members.Close()
+	return members.Remove(ctx, name)
 }
 
 // membersOf connects to the members of the etcd cluster whose member runs in a data directory.

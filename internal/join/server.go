@@ -11,11 +11,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	applymetav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 	applyrbacv1 "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"k8s.io/client-go/kubernetes"
@@ -101,7 +103,7 @@ func Keys(ctx context.Context, i ServerInvitation, ca []byte) (map[string][]byte
 	if err != nil {
 		return nil, err
 	}
-	secret, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, keysName(id), metav1.GetOptions{})
+	secret, err := readKeys(ctx, client, keysName(id))
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("the token admits nodes and no servers; \"kindred token create --server\" makes one that does: %w", err)
@@ -115,6 +117,29 @@ func Keys(ctx context.Context, i ServerInvitation, ca []byte) (map[string][]byte
 		}
 	}
 	return files, nil
+}
+
+// The servers' authorizers know the role of a new token a moment after it was stored: they watch roles.
+const (
+	roleLimit = 3 * time.Second
+	rolePause = 100 * time.Millisecond
+)
+
+// readKeys reads the Secret with the keys. It waits for the role that allows it.
+func readKeys(ctx context.Context, client kubernetes.Interface, name string) (secret *corev1.Secret, err error) {
+	var refused error
+	failed := wait.PollUntilContextTimeout(ctx, rolePause, roleLimit, true, func(ctx context.Context) (bool, error) {
+		secret, err = client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsForbidden(err) {
+			refused = err
+			return false, nil
+		}
+		return true, err
+	})
+	if wait.Interrupted(failed) && refused != nil {
+		return nil, refused
+	}
+	return secret, failed
 }
 
 func encrypt(key, plain []byte) ([]byte, error) {

@@ -96,6 +96,9 @@ func nameOf(member *etcdserverpb.Member) string {
 	return member.Name
 }
 
+// ErrNoMember is the error for a name that no member of the etcd cluster has.
+var ErrNoMember = errors.New("the etcd cluster has no member")
+
 // Remove removes a member by its name, as List tells it, for good: its data cannot join again.
 func (m *Members) Remove(ctx context.Context, name string) error {
 	known, err := m.list(ctx)
@@ -120,5 +123,5 @@ func (m *Members) Remove(ctx context.Context, name string) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("the etcd cluster has no member %s", name)
+	return fmt.Errorf("%w %s", ErrNoMember, name)
 }
