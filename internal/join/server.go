@@ -99,7 +99,7 @@ func Keys(ctx context.Context, i ServerInvitation, ca []byte) (map[string][]byte
 	if err != nil || len(key) != keySize {
 		return nil, fmt.Errorf("the certificate key must be %d hexadecimal digits", 2*keySize)
 	}
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: i.Server, BearerToken: i.Token, TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: i.Server, BearerToken: i.Token, TLSClientConfig: rest.TLSClientConfig{CAData: ca}, QPS: -1})
 	if err != nil {
 		return nil, err
 	}
@@ -125,10 +125,10 @@ const (
 	rolePause = 100 * time.Millisecond
 )
 
-// readKeys reads the Secret with the keys. It waits for the role that allows it.
+// readKeys reads the Secret with the keys. It waits for the role that allows it; no request is cut off by the end of that wait.
 func readKeys(ctx context.Context, client kubernetes.Interface, name string) (secret *corev1.Secret, err error) {
 	var refused error
-	failed := wait.PollUntilContextTimeout(ctx, rolePause, roleLimit, true, func(ctx context.Context) (bool, error) {
+	failed := wait.PollUntilContextTimeout(ctx, rolePause, roleLimit, true, func(context.Context) (bool, error) {
 		secret, err = client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsForbidden(err) {
 			refused = err

@@ -30,21 +30,8 @@ func TestAddressOfANodeChanges(t *testing.T) {
 	s.connects()
 	before := s.pod("on-second")
 
-	at := handleAt(t, m.at)
-	link, err := at.LinkByName("eth0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	const next = "10.247.8.211"
-	was, err := netlink.ParseAddr(m.address + "/24")
-	if err != nil {
-		t.Fatal(err)
-	}
-	now, err := netlink.ParseAddr(next + "/24")
-	if err := errors.Join(err, at.AddrDel(link, was), at.AddrAdd(link, now)); err != nil {
-		t.Fatal(err)
-	}
-	route(t, m.at, "0.0.0.0/0", l.host) // which went with the address
+	l.readdress(m, next)
 	s.within(time.Minute, "the Node has the new address", func() error {
 		node, err := s.cluster.client(t).CoreV1().Nodes().Get(t.Context(), secondNode, metav1.GetOptions{})
 		if err != nil {
@@ -68,5 +55,62 @@ func TestAddressOfANodeChanges(t *testing.T) {
 	s.reaches("on-second", s.pod("on-first").Status.PodIP+":8080", "on-first")
 	if after := s.pod("on-second"); after.UID != before.UID || after.Status.ContainerStatuses[0].RestartCount > 0 {
 		t.Errorf("the pod was replaced or restarted: %v", after.Status.ContainerStatuses)
+	}
+}
+
+// readdress gives a machine another address.
+func (l *lan) readdress(m *otherMachine, next string) {
+	l.t.Helper()
+	at := handleAt(l.t, m.at)
+	link, err := at.LinkByName("eth0")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	was, err := netlink.ParseAddr(m.address + "/24")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	now, err := netlink.ParseAddr(next + "/24")
+	if err := errors.Join(err, at.AddrDel(link, was), at.AddrAdd(link, now)); err != nil {
+		l.t.Fatal(err)
+	}
+	m.address = next
+	route(l.t, m.at, "0.0.0.0/0", l.host) // which went with the address
+}
+
+// TestAddressOfTheServerChanges: the only server of a cluster moves to another address. A node of it joins again with the new URL and without a
+// token, and its pods run on.
+func TestAddressOfTheServerChanges(t *testing.T) {
+	needContainers(t)
+	if userRuntime != "" {
+		t.Skip("two machines cannot share one runtime")
+	}
+	l := newLAN(t)
+	home, c := l.machine(2), stoppedCluster(t, "")
+	home.serve(c, "--bind-address", home.address, "--no-node")
+	s := newSession(t, c)
+	m := l.machine(1)
+	m.resetAfterwards()
+	joined := m.join(append(s.invitation(), "--node-name", secondNode)...)
+	m.loadImages()
+	s.deploys("web", 1)
+	before := s.pods("app=web")[0]
+
+	c.terminate(t)
+	l.readdress(home, "10.247.8.212")
+	home.serve(c, "--bind-address", home.address, "--no-node")
+	if err := joined.cmd.Process.Kill(); err != nil { // nsenter has become kindred
+		t.Fatal(err)
+	}
+	<-joined.done
+	m.join("https://" + home.address + ":6443")
+	s.scales("web", 2)
+	for _, after := range s.pods("app=web") {
+		if after.Name == before.Name && (after.UID != before.UID || after.Status.ContainerStatuses[0].RestartCount > 0) {
+			t.Errorf("the pod was replaced or restarted: %v", after.Status.ContainerStatuses)
+		}
+	}
+	if r := s.try("logs", before.Name); r.code != 0 {
+		t.Errorf("the server does not reach the node's agent: %s", r.err)
 	}
 }
