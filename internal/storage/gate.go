@@ -79,10 +79,11 @@ func (g *gate) Get(ctx context.Context, key string, options ...clientv3.OpOption
 	}
 	watched := g.watched.Load()
 	response, err := g.get(ctx, key, append(slices.Clip(options), clientv3.WithSerializable()))
-	if err != nil || response.Header.Revision >= watched {
-		return response, err
+	if err == nil && response.Header.Revision >= watched {
+		return response, nil
 	}
-	// etcd sends the events of a write shortly before readers see it. A caller that knows of the write must find it: raft waits until it is applied.
+	// etcd sends the events of a write shortly before readers see it, and its revision is in the future for them. A caller that knows of the
+	// write must find it: raft waits until it is applied.
 	return g.get(ctx, key, options)
 }
 

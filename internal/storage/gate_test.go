@@ -142,6 +142,9 @@ func TestReadsFollowEvents(t *testing.T) {
 				if found.Header.Revision < response.Header.Revision {
 					t.Errorf("an event had revision %d, and a read after it %d", response.Header.Revision, found.Header.Revision)
 				}
+				if _, err := client.Get(t.Context(), key, clientv3.WithRev(response.Header.Revision)); err != nil {
+					t.Errorf("a read at the revision of an event: %v", err)
+				}
 			}
 		})
 	}
