@@ -50,7 +50,7 @@ func (s *session) losesServer(place *otherMachine, lost *cluster) (again *cluste
 	}
 	s.removesLost(1)
 	s.hasMembers(2)
-	if r := s.cluster.run("server", "remove", "nobody"); r.code != 1 || !strings.Contains(r.err, "no server has that name") {
+	if r := s.cluster.run("server", "remove", "missing"); r.code != 1 || !strings.Contains(r.err, "no server has that name") {
 		s.Errorf("removal of a server that there is not: %d, %s%s", r.code, r.out, r.err)
 	}
 	again = place.serve(stoppedCluster(s.T, ""), append(serverInvitation(s.T, s.cluster), "--no-node")...)
