@@ -29,13 +29,13 @@ func (m *Mover) confirm(ctx context.Context) error {
 	}
 	target := &live{m.Target, roots, clusterapi.Has}
 	var wrong []string
-	err := wait.PollUntilContextTimeout(ctx, gonePoll, confirmLimit, true, func(limited context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, gonePoll, confirmLimit, true, func(context.Context) (bool, error) { // a reading is not cut off by the limit
 		m.Progress(fmt.Sprintf("waiting until the controllers of %s have resumed", m.Target.Name))
-		g, missing, err := target.read(limited)
+		g, missing, err := target.read(ctx)
 		if err != nil {
 			return false, err
 		}
-		if wrong, err = m.differs(limited, g, missing); err != nil {
+		if wrong, err = m.differs(ctx, g, missing); err != nil {
 			return false, err
 		}
 		return len(wrong) == 0, nil
