@@ -145,10 +145,12 @@ func TestClusterAPIReadme(t *testing.T) {
 	r.replace("make capi-release\n", "")
 	r.replace("make up ARGS=\"--cluster-api bin/cluster-api\"\n", "")
 	r.replace("make build KUBERNETES_VERSION=v1.38.0 BIN=bin/kindred-next", "make -C "+root+" build KUBERNETES_VERSION=v1.38.0 BIN="+filepath.Join(r.dir, "bin", "kindred-next"))
+	r.replace("machine install v1.38.0", "machine install v1.38.0 --machines-dir "+host.dir)
+	r.replace("machine list", "machine list --machines-dir "+host.dir)
 	r.replace("/var/lib/kindred/kubeconfig", k.cluster.kubeconfig())
 	r.replace("/var/lib/kindred-second", filepath.Join(r.dir, "kindred-second"))
 	out := r.run(20 * time.Minute)
-	for _, want := range []string{"condition met", "v1.38.0", "would be deleted:", "no machines"} {
+	for _, want := range []string{"condition met", "v1.38.0", "would be deleted:", `"work" deleted`, "removed the cluster in"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the examples do not print %q:\n%s", want, out)
 		}
