@@ -15,35 +15,20 @@ import (
 // maxSkew is how much the clocks of two machines may differ. Certificates are valid from five minutes before they are signed.
 const maxSkew = 5 * time.Minute
 
-// dated notes how far this machine's clock is from that of a server, by the Date of its responses (RFC 9110).
-type dated struct {
-	clock clock.PassiveClock
-	// onSkew is called after each response. It may be nil.
-	onSkew func()
-
-	mu   sync.Mutex
-	skew time.Duration
-}
-
-func (d *dated) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		response, err := next.RoundTrip(r)
-		if err != nil {
-			return nil, err
-		}
-		if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
-			d.note(d.clock.Since(date))
-		}
-		return response, nil
-	})
-}
-
-func (d *dated) note(skew time.Duration) {
-	d.mu.Lock()
-	d.skew = skew
-	d.mu.Unlock()
-	if d.onSkew != nil {
-		d.onSkew()
+// observing returns a wrapper of transports that calls observe after each response, with how far this machine's clock is ahead of that of the
+// server, by the Date of the response (RFC 9110).
+func observing(clock clock.PassiveClock, observe func(skew time.Duration)) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			response, err := next.RoundTrip(r)
+			if err != nil {
+				return nil, err
+			}
+			if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+				observe(clock.Since(date))
+			}
+			return response, nil
+		})
 	}
 }
 
@@ -51,11 +36,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// check returns an error if the clock is so far off that certificates of the server may not be valid here.
-func (d *dated) check() error {
-	d.mu.Lock()
-	skew := d.skew
-	d.mu.Unlock()
+// checkSkew returns an error if the clock is so far off that certificates of the server may not be valid here.
+func checkSkew(skew time.Duration) error {
 	if skew.Abs() <= maxSkew {
 		return nil
 	}
@@ -68,23 +50,25 @@ func (d *dated) check() error {
 
 // clockWatch says once that the clock is off, and once that it is right again.
 type clockWatch struct {
-	dated
+	clock  clock.PassiveClock
 	notice func(line string)
 
-	saying sync.Mutex
-	isOff  bool
+	mu    sync.Mutex
+	isOff bool
 }
 
 func watchClock(clock clock.PassiveClock) *clockWatch {
-	w := &clockWatch{dated: dated{clock: clock}, notice: func(string) {}}
-	w.onSkew = w.say
-	return w
+	return &clockWatch{clock: clock, notice: func(string) {}}
 }
 
-func (w *clockWatch) say() {
-	w.saying.Lock()
-	defer w.saying.Unlock()
-	err := w.check()
+func (w *clockWatch) wrap(next http.RoundTripper) http.RoundTripper {
+	return observing(w.clock, w.observe)(next)
+}
+
+func (w *clockWatch) observe(skew time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := checkSkew(skew)
 	switch {
 	case err != nil && !w.isOff:
 		w.notice(err.Error())

@@ -63,8 +63,9 @@ func Discover(ctx context.Context, i Invitation, clock clock.PassiveClock) (ca [
 	if err != nil {
 		return nil, fmt.Errorf("the token: %w", err)
 	}
-	served := &dated{clock: clock}
-	config := &rest.Config{Host: i.Server, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, WrapTransport: served.wrap, Timeout: discoverLimit}
+	var skew time.Duration
+	noting := observing(clock, func(observed time.Duration) { skew = observed })
+	config := &rest.Config{Host: i.Server, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, WrapTransport: noting, Timeout: discoverLimit}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func Discover(ctx context.Context, i Invitation, clock clock.PassiveClock) (ca [
 	if ca, err = authority(info, id, secret, i.Hash); err != nil {
 		return nil, err
 	}
-	return ca, served.check()
+	return ca, checkSkew(skew)
 }
 
 // authority returns the authority that a cluster-info has, if it can be trusted.
