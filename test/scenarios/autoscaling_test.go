@@ -122,7 +122,7 @@ spec:
 		t.Errorf("kubectl top nodes: %s", out)
 	}
 	s.contains(s.kubectl("top", "pod", "widget", "--containers", "--no-headers"), "app ", " 30m ", "side ", " 0m ")
-	s.contains(s.kubectl("describe", "hpa", "web"), "ScaledToZero", "TooManyReplicas", "New size: 4; reason: cpu resource utilization (percentage of request) above target")
+	s.describes("hpa", "web", "ScaledToZero", "TooManyReplicas", "New size: 4; reason: cpu resource utilization (percentage of request) above target")
 	s.contains(s.jsonpath("{.status.currentCPUUtilizationPercentage}", "horizontalpodautoscalers.v1.autoscaling", "old"), "90")
 
 	// What autoscalers know of the past is lost; what they did stays, and they go on.

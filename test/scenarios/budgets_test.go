@@ -114,26 +114,22 @@ spec:
 		return nil
 	})
 	s.apply("{apiVersion: scaling.example/v1, kind: Flock, metadata: {name: geese}, spec: {size: 4}}")
-	pod := func(name, app, owner string) string {
-		return `
-apiVersion: v1
-kind: Pod
-metadata:
-  name: ` + name + `
-  labels: {app: ` + app + `}
-  ownerReferences: [` + owner + `]
-spec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: any}]}
----`
-	}
-	geese := fmt.Sprintf("{apiVersion: scaling.example/v1, kind: Flock, name: geese, controller: true, uid: %s}", s.uid("flock/geese"))
 	manifest := `
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: geese}
 spec: {minAvailable: 50%, selector: {matchLabels: {app: geese}}}
----`
+`
 	for i := range 3 {
-		manifest += pod(fmt.Sprint("goose-", i), "geese", geese)
+		manifest += fmt.Sprintf(`---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: goose-%d
+  labels: {app: geese}
+  ownerReferences: [{apiVersion: scaling.example/v1, kind: Flock, name: geese, controller: true, uid: %s}]
+spec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: any}]}
+`, i, s.uid("flock/geese"))
 	}
 	s.apply(manifest)
 	s.budget("geese", "3 of 2 healthy, 4 expected, 1 allowed, SufficientPods")
@@ -142,17 +138,18 @@ spec: {minAvailable: 50%, selector: {matchLabels: {app: geese}}}
 apiVersion: batch/v1
 kind: Job
 metadata: {name: work}
-spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: any}]}}}
-`)
-	work := fmt.Sprintf("{apiVersion: batch/v1, kind: Job, name: work, controller: true, uid: %s}", s.uid("job/work"))
-	s.apply(pod("worker", "work", work) + `
+spec:
+  template:
+    metadata: {labels: {app: work}}
+    spec: {restartPolicy: Never, terminationGracePeriodSeconds: 0, containers: [{name: c, image: any}]}
+---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: work}
 spec: {maxUnavailable: 1, selector: {matchLabels: {app: work}}}
 `)
 	s.budget("work", "0 of 0 healthy, 0 expected, 0 allowed, SyncFailed")
-	s.contains(s.kubectl("describe", "pdb", "work"), "CalculateExpectedPodCountFailed", "jobs.batch does not implement the scale subresource", "controllermanager")
+	s.describes("pdb", "work", "CalculateExpectedPodCountFailed", "jobs.batch does not implement the scale subresource", "controllermanager")
 }
 
 // evict evicts a pod by the API.

@@ -71,7 +71,7 @@ func TestCronJobs(t *testing.T) {
 			t.Errorf("%s was created at %v for %v: %v", job.Name, job.CreationTimestamp, at, err)
 		}
 	}
-	s.contains(s.kubectl("describe", "cronjob", "tick"), "SuccessfulCreate", "Created job tick-", "SawCompletedJob", "condition: Complete", "cronjob-controller")
+	s.describes("cronjob", "tick", "SuccessfulCreate", "Created job tick-", "SawCompletedJob", "condition: Complete", "cronjob-controller")
 	s.contains(s.kindred("tree", "cronjob/tick").out, "Job/tick-")
 
 	s.within(90*time.Second, "the CronJobs start again", func() error { return s.scheduled("allow", 2) })

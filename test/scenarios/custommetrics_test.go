@@ -64,7 +64,7 @@ spec:
 	s.scaledTo(3, "deployment/idle")
 	write("requests", 40)
 	s.scaledTo(1, "deployment/web")
-	s.contains(s.kubectl("describe", "hpa", "web"), "reason: Service metric requests above target", "reason: All metrics below target")
+	s.describes("hpa", "web", "reason: Service metric requests above target", "reason: All metrics below target")
 }
 
 // startAdapter starts the adapter on this machine and delegates the metrics APIs to it. The function that it

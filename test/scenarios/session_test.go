@@ -229,6 +229,21 @@ func (s *session) contains(text string, parts ...string) {
 	}
 }
 
+// describes waits until kubectl describe prints texts about an object. Events are recorded later than the
+// change that they tell of.
+func (s *session) describes(resource, name string, texts ...string) {
+	s.Helper()
+	s.eventually("the description of "+name, func() error {
+		described := s.kubectl("describe", resource, name)
+		for _, text := range texts {
+			if !strings.Contains(described, text) {
+				return fmt.Errorf("no %q in\n%s", text, described)
+			}
+		}
+		return nil
+	})
+}
+
 // awaitOutput waits until a background command has printed a text.
 func (s *session) awaitOutput(p *process, part string) {
 	s.Helper()
