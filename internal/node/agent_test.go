@@ -158,8 +158,8 @@ func crashLoop(b *bed) {
 		b.Errorf("after the first restart: phase %s, %+v", p.Status.Phase, c)
 	}
 	// Its previous run is the one that has just crashed, not the one before.
-	newest, _ := b.agent.Lookup().Container(p.UID, "c", false)
-	previous, ok := b.agent.Lookup().Container(p.UID, "c", true)
+	newest, _ := b.agent.Lookup().Container(b.Context(), p.UID, "c", false)
+	previous, ok := b.agent.Lookup().Container(b.Context(), p.UID, "c", true)
 	if id := c.LastTerminationState.Terminated.ContainerID; !ok || previous != newest || !strings.HasSuffix(id, "://"+previous.ID) {
 		b.Errorf("previous run %+v of %+v, the last in the status is %s", previous, newest, id)
 	}
@@ -274,7 +274,7 @@ func (b *bed) nothingLeft(p *v1.Pod) {
 func brokenSandbox(b *bed) {
 	p := b.create(podOf("fragile", busybox("c", exitOnTERM)))
 	b.until("fragile", "ready", podReady)
-	sandbox, ok := b.agent.Lookup().Sandbox(p.UID)
+	sandbox, ok := b.agent.Lookup().Sandbox(b.Context(), p.UID)
 	if !ok {
 		b.Fatal("the ready pod has no sandbox")
 	}

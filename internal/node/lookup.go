@@ -4,11 +4,13 @@
 package node
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/kindred-project/kindred/internal/node/pod"
 	"github.com/kindred-project/kindred/internal/node/runtime"
@@ -40,12 +42,13 @@ func (l lookup) Pod(namespace, name string, uid types.UID) (*v1.Pod, bool) {
 func (l lookup) Pods() []*v1.Pod { return l.pods.Pods() }
 
 // Container implements pod.Lookup.
-func (l lookup) Container(uid types.UID, name string, previous bool) (pod.ContainerInstance, bool) {
-	last := l.runtime.Last(uid)
-	if last == nil {
+func (l lookup) Container(ctx context.Context, uid types.UID, name string, previous bool) (pod.ContainerInstance, bool) {
+	known, err := l.runtime.Known(ctx, uid)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot look up a container", "pod", uid, "container", name)
 		return pod.ContainerInstance{}, false
 	}
-	run, ok := runOf(last.Runs(name), l.status(uid), name, previous)
+	run, ok := runOf(known.Runs(name), l.status(uid), name, previous)
 	if !ok {
 		return pod.ContainerInstance{}, false
 	}
@@ -93,11 +96,12 @@ func previousID(status v1.PodStatus, name string) string {
 }
 
 // Sandbox implements pod.Lookup.
-func (l lookup) Sandbox(uid types.UID) (string, bool) {
-	last := l.runtime.Last(uid)
-	if last == nil {
+func (l lookup) Sandbox(ctx context.Context, uid types.UID) (string, bool) {
+	known, err := l.runtime.Known(ctx, uid)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot look up the sandbox of a pod", "pod", uid)
 		return "", false
 	}
-	sandbox, ok := last.ReadySandbox()
+	sandbox, ok := known.ReadySandbox()
 	return sandbox.ID, ok
 }

@@ -230,10 +230,10 @@ type Lookup interface {
 	// Pods returns all pods of the node, with the newest statuses.
 	Pods() []*v1.Pod
 	// Container returns the container's newest run or, if previous is set, the run that its status has as lastState. It
-	// returns false if the runtime does not have the run.
-	Container(uid types.UID, name string, previous bool) (ContainerInstance, bool)
+	// returns false if the runtime does not have the run, or does not answer.
+	Container(ctx context.Context, uid types.UID, name string, previous bool) (ContainerInstance, bool)
 	// Sandbox returns the ID of the pod's ready sandbox, or false.
-	Sandbox(uid types.UID) (string, bool)
+	Sandbox(ctx context.Context, uid types.UID) (string, bool)
 }
 
 // ContainerInstance is one run of a container in the runtime.

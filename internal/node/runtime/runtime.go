@@ -55,6 +55,26 @@ func (r *Runtime) List(ctx context.Context) (map[types.UID]*Pod, error) {
 // state has changed since the last Get.
 func (r *Runtime) Get(ctx context.Context, uid types.UID) (*Pod, error) {
 	r.takeTouched(uid)
+	pod, err := r.read(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen[uid] = pod
+	return pod, nil
+}
+
+// Known returns what the last Get or Refresh returned. A pod that neither has read yet, such as one that was there before its agent, is read; the
+// result is not remembered, because a Get at the same time may return a newer one.
+func (r *Runtime) Known(ctx context.Context, uid types.UID) (*Pod, error) {
+	if last := r.Last(uid); last != nil {
+		return last, nil
+	}
+	return r.read(ctx, uid)
+}
+
+func (r *Runtime) read(ctx context.Context, uid types.UID) (*Pod, error) {
 	pods, err := r.list(ctx, map[string]string{LabelOwner: r.owner, LabelPodUID: string(uid)})
 	if err != nil {
 		return nil, err
@@ -74,9 +94,6 @@ func (r *Runtime) Get(ctx context.Context, uid types.UID) (*Pod, error) {
 			return nil, err
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seen[uid] = pod
 	return pod, nil
 }
 

@@ -260,6 +260,31 @@ func TestGet(t *testing.T) {
 	}
 }
 
+// TestKnown: a pod that no Get has read is read, and not remembered.
+func TestKnown(t *testing.T) {
+	fake := newFakeCRI()
+	fake.fill("me", "u")
+	r := New(fake, "me", clock.RealClock{})
+	first, err := r.Known(t.Context(), "u")
+	if err != nil || r.Last("u") != nil {
+		t.Fatalf("%+v is remembered, %v", r.Last("u"), err)
+	}
+	read, err := r.Get(t.Context(), "u")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(read, first); diff != "" {
+		t.Errorf("before the first Get (-Get +Known):\n%s", diff)
+	}
+	fake.takeRequests()
+	if known, err := r.Known(t.Context(), "u"); known != read || err != nil {
+		t.Errorf("after a Get: %+v, %v", known, err)
+	}
+	if requested := fake.takeRequests(); len(requested) > 0 {
+		t.Errorf("requested again: %v", requested)
+	}
+}
+
 func TestGetAsksOnlyForWhatChanged(t *testing.T) {
 	fake := newFakeCRI()
 	fake.fill("me", "u")

@@ -38,7 +38,7 @@ func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
 	problem := func(text string) {
 		fail(w, http.StatusInternalServerError, fmt.Sprintf("checkpointing of %v/%v/%v failed (%v)", pod.Namespace, pod.Name, name, text))
 	}
-	instance, ok := s.options.Lookup.Container(pod.UID, name, false)
+	instance, ok := s.options.Lookup.Container(r.Context(), pod.UID, name, false)
 	if !ok {
 		problem(fmt.Sprintf("container %v not found", name))
 		return

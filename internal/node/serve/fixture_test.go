@@ -117,7 +117,7 @@ func (n *node) Pod(namespace, name string, uid types.UID) (*v1.Pod, bool) {
 
 func (n *node) Pods() []*v1.Pod { return []*v1.Pod{n.pod} }
 
-func (n *node) Container(_ types.UID, name string, previous bool) (nodepod.ContainerInstance, bool) {
+func (n *node) Container(_ context.Context, _ types.UID, name string, previous bool) (nodepod.ContainerInstance, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	instance := n.current
@@ -130,7 +130,7 @@ func (n *node) Container(_ types.UID, name string, previous bool) (nodepod.Conta
 	return *instance, true
 }
 
-func (n *node) Sandbox(types.UID) (string, bool) { return "sandbox", true }
+func (n *node) Sandbox(context.Context, types.UID) (string, bool) { return "sandbox", true }
 
 func (n *node) stop() {
 	n.mu.Lock()

@@ -5,6 +5,7 @@ package serve
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -39,7 +40,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, fmt.Sprintf("container %q not found in pod %q", name, pod.Name))
 		return
 	}
-	instance, err := s.instance(pod, name, query.previous)
+	instance, err := s.instance(r.Context(), pod, name, query.previous)
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
@@ -53,7 +54,7 @@ func (s *Server) copyLog(w http.ResponseWriter, r *http.Request, uid types.UID, 
 	buffer := bufio.NewWriterSize(body, logBuffer)
 	query.options.Clock = s.options.Clock
 	query.options.Running = func() bool {
-		now, ok := s.options.Lookup.Container(uid, name, query.previous)
+		now, ok := s.options.Lookup.Container(r.Context(), uid, name, query.previous)
 		return ok && now.ID == instance.ID && now.Running
 	}
 	query.options.Flush = func() error {
@@ -102,8 +103,8 @@ func (r *response) flush() error {
 
 // instance returns the run of the container whose log is requested. If there is none, the error is
 // the reason.
-func (s *Server) instance(pod *v1.Pod, name string, previous bool) (nodepod.ContainerInstance, error) {
-	instance, ok := s.options.Lookup.Container(pod.UID, name, previous)
+func (s *Server) instance(ctx context.Context, pod *v1.Pod, name string, previous bool) (nodepod.ContainerInstance, error) {
+	instance, ok := s.options.Lookup.Container(ctx, pod.UID, name, previous)
 	if ok {
 		return instance, nil
 	}

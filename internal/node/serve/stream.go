@@ -75,7 +75,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	sandbox, ok := s.options.Lookup.Sandbox(pod.UID)
+	sandbox, ok := s.options.Lookup.Sandbox(r.Context(), pod.UID)
 	if !ok {
 		fail(w, http.StatusInternalServerError, fmt.Sprintf("failed to find sandboxID for pod %s_%s(%s)", pod.Name, pod.Namespace, pod.UID))
 		return
@@ -110,7 +110,7 @@ func (s *Server) runningContainer(w http.ResponseWriter, r *http.Request) (*v1.P
 		return nil, "", false
 	}
 	name := r.PathValue("container")
-	instance, ok := s.options.Lookup.Container(pod.UID, name, false)
+	instance, ok := s.options.Lookup.Container(r.Context(), pod.UID, name, false)
 	if !ok || !instance.Running {
 		fail(w, http.StatusInternalServerError, fmt.Sprintf("container not found (%q)", name))
 		return nil, "", false
