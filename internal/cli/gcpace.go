@@ -72,12 +72,13 @@ func paceGC(ctx context.Context, c clock.WithTicker) {
 	}
 }
 
-// roomForGarbage returns how much garbage a large heap may have, in bytes. The memory limit of a cgroup is kept by Go's own limit (see
-// keepToCgroup), which makes collections more frequent where it is reached.
+// roomForGarbage returns how much garbage a large heap may have, in bytes: a share of the machine's memory, or of Go's memory limit if that is
+// lower (see keepToCgroup).
 func roomForGarbage() uint64 {
 	total, err := memlimit.FromSystem()
 	if err != nil {
 		return 0 // as a small heap
 	}
-	return uint64(gcRoom * float64(total))
+	limit := debug.SetMemoryLimit(-1) // does not change it
+	return uint64(gcRoom * float64(min(total, uint64(limit))))
 }

@@ -45,6 +45,15 @@ func TestGCPercent(t *testing.T) {
 	}
 }
 
+// TestRoomForGarbage: a memory limit below the memory of the machine counts instead of that.
+func TestRoomForGarbage(t *testing.T) {
+	all := roomForGarbage()
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(256 << 20))
+	if got := roomForGarbage(); got != 64<<20 || all <= got {
+		t.Errorf("%d bytes with a limit of 256 MiB, %d without", got, all)
+	}
+}
+
 // TestPaceGC: a process that allocates nothing gets the smallest heap, unless the environment says otherwise.
 func TestPaceGC(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
