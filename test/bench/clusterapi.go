@@ -30,8 +30,10 @@ const (
 	// enoughTimes is the multiple of Kindred's time after which upstream is stopped. Its results are lower bounds then, which is enough
 	// to tell whether Kindred takes at most 0.6 of upstream's time.
 	enoughTimes = 1.7
-	// observePause is the time between two looks at the Clusters, and probePause between two requests whose time is measured.
+	// observePause is the time between two looks at the Clusters, and probePause between two requests whose time is measured. observeLimit is the
+	// time that an overloaded server has for a look after the limits above.
 	observePause = 2 * time.Second
+	observeLimit = 5 * time.Minute
 	probePause   = 50 * time.Millisecond
 )
 
@@ -136,7 +138,7 @@ func (b *bench) clustersOn(ctx context.Context, start starter, programs servers.
 	defer o.stop()
 	available, used, began := 0, s.processorTime(), time.Now()
 	err = s.profiled(ctx, func() error {
-		if err := m.createClusters(ctx, programs.Templates, count); err != nil {
+		if err := repeat(ctx, began.Add(limits.provision), func() error { return m.createClusters(ctx, programs.Templates, count) }); err != nil {
 			return err
 		}
 		available, err = o.await(ctx, "Available", count, began.Add(limits.provision), countAvailable)
@@ -147,7 +149,11 @@ func (b *bench) clustersOn(ctx context.Context, start starter, programs servers.
 	}
 	result.provisioned, result.processor, result.memory = time.Since(began), s.processorTime()-used, o.peak
 	result.p99 = o.p99()
-	made, withNode, err := o.countMachines(ctx)
+	var made, withNode int
+	err = repeat(ctx, time.Now().Add(observeLimit), func() (err error) {
+		made, withNode, err = o.countMachines(ctx)
+		return err
+	})
 	if err != nil {
 		return result, err
 	}
@@ -161,13 +167,28 @@ func (b *bench) clustersOn(ctx context.Context, start starter, programs servers.
 		return result, fmt.Errorf("%d Machines, %d of them with a node, and not %d", made, withNode, want)
 	}
 	began = time.Now()
-	if err := o.client.Resource(clusters).Namespace(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	err = repeat(ctx, began.Add(limits.remove), func() error {
+		return o.client.Resource(clusters).Namespace(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	})
+	if err != nil {
 		return result, err
 	}
 	gone, err := o.await(ctx, "gone", count, began.Add(limits.remove), func(all []unstructured.Unstructured) int { return count - len(all) })
 	result.deleted = time.Since(began)
 	fmt.Printf("  %s: %d of %d Clusters gone after %.1f s\n", s.name, gone, count, result.deleted.Seconds())
 	return result, err
+}
+
+// repeat sends a request until it succeeds, or returns its error after the deadline: an overloaded server refuses requests, or answers too late.
+func repeat(ctx context.Context, deadline time.Time, request func() error) error {
+	for {
+		err := request()
+		if err == nil || ctx.Err() != nil || time.Now().After(deadline) {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "  again, because of an error: %v\n", err)
+		pause(ctx, observePause)
+	}
 }
 
 // createClusters applies a ClusterClass and Clusters of it, from upstream's examples.
@@ -261,7 +282,11 @@ func (o *observer) p99() time.Duration {
 func (o *observer) await(ctx context.Context, state string, want int, deadline time.Time, count func([]unstructured.Unstructured) int) (have int, err error) {
 	began, said := time.Now(), time.Now()
 	for {
-		all, err := o.client.Resource(clusters).Namespace(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+		var all *unstructured.UnstructuredList
+		err := repeat(ctx, deadline.Add(observeLimit), func() (err error) {
+			all, err = o.client.Resource(clusters).Namespace(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+			return err
+		})
 		if err != nil {
 			return 0, err
 		}
