@@ -6,6 +6,7 @@ package scenarios
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/kindred-project/kindred/test/servers"
@@ -66,6 +67,34 @@ kindred-infrastructure-system infrastructure-kindred * InfrastructureProvider ki
 	k.available("work", 2)
 	k.finds()
 	k.goes("work")
+	if left := k.host.list(); len(left) > 0 {
+		t.Errorf("machines that are left: %+v", left)
+	}
+}
+
+// TestClusterAPIKindredBesideKubeadm: one management cluster has Kindred's providers, those of kubeadm, and that of machines in memory. A Cluster of
+// each is made, and one goes without the other.
+func TestClusterAPIKindredBesideKubeadm(t *testing.T) {
+	k := newKindredManagement(t)
+	others, err := servers.BuildClusterAPI(t.Context(), "../servers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.install(slices.DeleteFunc(others.Providers, func(p servers.Provider) bool { return p.Role == "core" })...)
+	owners := k.watchOwners()
+	k.create("work", 1, 1)
+	k.apply(plainCluster)
+	k.available("work", 2)
+	k.available("plain", 3)
+	owners.good("while both are created")
+	k.goes("plain")
+	k.available("work", 2)
+	k.nodesReady("work", 2, provisioning)
+	k.apply(plainCluster)
+	k.available("plain", 3)
+	k.goes("work")
+	k.available("plain", 3)
+	owners.good("while one goes")
 	if left := k.host.list(); len(left) > 0 {
 		t.Errorf("machines that are left: %+v", left)
 	}
