@@ -87,7 +87,8 @@ func TestAssignedResources(t *testing.T) {
 
 // expect returns an error unless kubectl prints want.
 func (s *session) expect(want string, args ...string) error {
-	if got := strings.TrimSpace(s.kubectl(args...)); got != want {
+	r := s.try(args...)
+	if got := strings.TrimSpace(r.out + r.err); got != want {
 		return &unexpected{got, want}
 	}
 	return nil

@@ -131,7 +131,7 @@ spec:
 	s.scaledTo(6, "deployment/web")
 	s.kubectl("annotate", "pods", "--selector=app=web", "--overwrite", "kindred.dev/simulated-cpu=10m")
 	s.scaledTo(2, "deployment/web") // 60m by 50m
-	s.contains(s.kubectl("get", "events", "--field-selector=reason=SuccessfulRescale"), "reason: All metrics below target")
+	s.describes("hpa", "web", "reason: All metrics below target")
 }
 
 // TestMetricsOfRealPods: kubectl top shows the CPU and the memory of a real pod, and /metrics/cadvisor what its processes have open.

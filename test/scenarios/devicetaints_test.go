@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // TestDeviceTaints: a DeviceTaintRule first shows what it would do, then evicts the pods of its devices, which come
@@ -19,8 +21,15 @@ func TestDeviceTaints(t *testing.T) {
 	s.apply(strings.Replace(deviceUsers, "replicas: 2", "replicas: 1", 1))
 	s.rolledOut("users")
 	s.kubectl("cordon", nodes[2])
-	s.kubectl("delete", "pod", "--selector=app=users", "--wait")
-	s.rolledOut("users")
+	first := s.pods("app=users")[0]
+	s.kubectl("delete", "pod", first.Name, "--wait")
+	// The rule counts what is allocated when it is created, once.
+	s.eventually("another pod is Running", func() error {
+		if pods := s.pods("app=users"); len(pods) != 1 || pods[0].UID == first.UID || pods[0].Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("there are %v", pods)
+		}
+		return nil
+	})
 	rule := func(effect string) string {
 		return `
 apiVersion: resource.k8s.io/v1

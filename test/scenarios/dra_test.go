@@ -76,7 +76,9 @@ func TestDRA(t *testing.T) {
 	driver.kill()
 	c.again(t)
 	driver.start()
-	s.prints(device+"\n", "exec", "first", "--", "sh", "-c", "echo $GPU_a")
+	s.eventually("the first pod has the device", func() error {
+		return s.expect(device, "exec", "first", "--", "sh", "-c", "echo $GPU_a")
+	})
 	s.apply(draUser("second", "resourceClaimName: shared", ""))
 	s.ready("second")
 	s.prints(device+"\n", "exec", "second", "--", "sh", "-c", "echo $GPU_a")

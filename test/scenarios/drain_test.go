@@ -118,10 +118,13 @@ func TestDrain(t *testing.T) {
 			t.Errorf("pod %s is on the drained node", pod.Name)
 		}
 	}
-	left, err := os.ReadDir(filepath.Join(c.dir, "node", "pods"))
-	if err != nil || len(left) != 2 {
-		t.Errorf("the node has the files of %d pods, want those of the daemon and of the static pod: %v", len(left), err)
-	}
+	s.eventually("the node has the files of the daemon and of the static pod only", func() error {
+		left, err := os.ReadDir(filepath.Join(c.dir, "node", "pods"))
+		if err != nil || len(left) != 2 {
+			return fmt.Errorf("of %d pods, %w", len(left), err)
+		}
+		return nil
+	})
 
 	pending := s.pods("app=local")
 	if len(pending) != 1 || pending[0].Status.Phase != corev1.PodPending {

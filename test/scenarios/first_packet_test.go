@@ -29,9 +29,13 @@ spec:
 `
 
 // firstPacket is a pod whose container, or init container, connects at once. Its log has the number of segments
-// that were sent again, and "connected" if there was an answer. timeout limits the attempt.
+// that were sent again, and "connected" if there was an answer.
 func firstPacket(name, role, server string, initial bool) string {
-	connects := fmt.Sprintf(`    command: [sh, -c, "timeout 3 wget -q -O /dev/null http://%s:8080 && echo connected; awk '/^Tcp:/ {print \"again\", $13}' /proc/net/snmp | tail -n 1"]`, server)
+	limit := 30
+	if role == "stranger" { // its attempt does not end
+		limit = 3
+	}
+	connects := fmt.Sprintf(`    command: [sh, -c, "timeout %d wget -q -O /dev/null http://%s:8080 && echo connected; awk '/^Tcp:/ {print \"again\", $13}' /proc/net/snmp | tail -n 1"]`, limit, server)
 	containers := "  containers:\n  - name: main\n    image: " + image + "\n" + connects
 	if initial {
 		containers = "  initContainers:\n  - name: main\n    image: " + image + "\n" + connects +

@@ -74,7 +74,7 @@ spec:
 		return nil
 	})
 	if isContainerd(s, "1") {
-		s.contains(s.kubectl("describe", "pod", "part"), cannotMountImages)
+		s.describes("pod", "part", cannotMountImages)
 		return
 	}
 
@@ -98,8 +98,8 @@ spec:
 			return nil
 		})
 	}
-	s.contains(s.kubectl("describe", "pod", "absent"), `Container image "`+absentData+`" is not present with pull policy of Never`, "Error: ErrImageNeverPull")
-	s.contains(s.kubectl("describe", "pod", "no-part"), "absent")
+	s.describes("pod", "absent", `Container image "`+absentData+`" is not present with pull policy of Never`, "Error: ErrImageNeverPull")
+	s.describes("pod", "no-part", "absent")
 }
 
 // isContainerd reports whether the node's runtime is containerd of a major version. Some builds put a v before it.

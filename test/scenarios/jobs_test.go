@@ -39,7 +39,7 @@ spec:
 	s.jobEnds("three", "complete")
 	s.table("NAME STATUS COMPLETIONS DURATION AGE\nthree Complete 3/3 * *", "get", "job", "three")
 	s.contains(s.kubectl("logs", "job/three"), "done\n")
-	s.contains(s.kubectl("describe", "job", "three"), "SuccessfulCreate", "Completed", "Job completed", "job-controller",
+	s.describes("job", "three", "SuccessfulCreate", "Completed", "Job completed", "job-controller",
 		"0 Active (0 Ready) / 3 Succeeded / 0 Failed")
 	for _, pod := range s.pods("job-name=three") {
 		if len(pod.Finalizers) > 0 {
@@ -69,7 +69,7 @@ spec:
 `)
 	s.jobEnds("hopeless", "failed")
 	s.prints("2", "get", "job", "hopeless", "-o", "jsonpath={.status.failed}")
-	s.contains(s.kubectl("describe", "job", "hopeless"), "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+	s.describes("job", "hopeless", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 	pods := s.pods("job-name=hopeless")
 	if len(pods) != 2 {
 		t.Fatalf("%d pods failed", len(pods))
@@ -164,6 +164,7 @@ spec:
 		}
 		return nil
 	})
+	s.jobEnds("long", "suspended")
 	s.contains(s.kubectl("get", "job", "long", "-o", "wide"), "Suspended")
 
 	// After the resume its pods complete: annotations tell the simulated nodes to.

@@ -67,16 +67,18 @@ stringData: {token-id: joins1, token-secret: 0123456789abcdef, usage-bootstrap-a
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = as.CertificatesV1().CertificateSigningRequests().Create(t.Context(), &certificatesv1.CertificateSigningRequest{
+		csr := &certificatesv1.CertificateSigningRequest{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: certificatesv1.CertificateSigningRequestSpec{
 				Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: signer,
 				Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, usage},
 			},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
 		}
+		// The server may not know the token's Secret and bindings at once.
+		s.eventually(name+" is requested", func() error {
+			_, err := as.CertificatesV1().CertificateSigningRequests().Create(t.Context(), csr, metav1.CreateOptions{})
+			return err
+		})
 		t.Cleanup(func() { s.try("delete", "csr", name) })
 	}
 	issued := func(as kubernetes.Interface, name string) (certificate []byte) {

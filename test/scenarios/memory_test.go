@@ -48,8 +48,6 @@ func TestMemoryLimit(t *testing.T) {
 	watches.open(ctx)
 	t.Logf("watches: %s, %s", watches, group)
 
-	listed, stopLists := context.WithTimeout(ctx, 15*time.Second)
-	defer stopLists()
 	lists := manyRequests(t, c, manyLists, []string{
 		"application/vnd.kubernetes.protobuf", "application/json", "application/yaml", "application/json;as=Table;v=v1;g=meta.k8s.io",
 	}, func(i int) string {
@@ -58,6 +56,8 @@ func TestMemoryLimit(t *testing.T) {
 		}
 		return "/api/v1/configmaps"
 	})
+	listed, stopLists := context.WithTimeout(ctx, 15*time.Second)
+	defer stopLists()
 	lists.open(listed)
 	// Meanwhile others work as usual.
 	for range 20 {

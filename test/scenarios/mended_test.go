@@ -51,7 +51,9 @@ func TestNetworkIsMended(t *testing.T) {
 		machine("ip link delete kd" + id + "-svc"),
 		machine("ip address flush dev kd" + id),
 		machine("nft delete table inet kindred-" + id),
-		machine("iptables -D FORWARD -j KINDRED-" + id + "-FWD && ip6tables -t nat -F KINDRED-" + id + "-MASQ && ip6tables -t nat -D POSTROUTING -j KINDRED-" + id + "-MASQ"),
+		// Each is one change to what is looked at, so that the log says so once.
+		machine("iptables -D FORWARD -j KINDRED-" + id + "-FWD"),
+		machine("ip6tables -t nat -F KINDRED-" + id + "-MASQ && ip6tables -t nat -D POSTROUTING -j KINDRED-" + id + "-MASQ"),
 	} {
 		logged := lines()
 		fault.run(t)

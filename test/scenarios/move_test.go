@@ -246,12 +246,16 @@ func TestMoveWithoutPermission(t *testing.T) {
 
 	m.kubectl("create", "role", "reader", "--verb=get", "--resource=configmaps")
 	m.kubectl("create", "rolebinding", "reader", "--role=reader", "--user=jane")
+	m.may("get", "configmaps", "--as", "jane")
 	m.refusesMove([]string{"does not allow you to list ", "would be left behind"}, "configmap/plain", "--kubeconfig", source, "--to", target, "--yes")
 
 	m.kubectl("create", "clusterrole", "lister", "--verb=get,list", "--resource=*.*")
 	m.kubectl("create", "clusterrolebinding", "lister", "--clusterrole=lister", "--user=jane")
 	m.there.kubectl("create", "clusterrole", "lister", "--verb=get,list", "--resource=*.*")
 	m.there.kubectl("create", "clusterrolebinding", "lister", "--clusterrole=lister", "--user=jane")
+	for _, s := range []*session{m.session, m.there} {
+		s.may("list", "deployments.apps", "--as", "jane")
+	}
 	m.refusesMove([]string{
 		"the source (" + m.cluster.config(t).Host + ") does not allow you to delete configmaps in namespace " + m.namespace,
 		"the target (" + m.there.cluster.config(t).Host + ") does not allow you to create configmaps in namespace " + m.namespace,

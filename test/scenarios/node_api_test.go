@@ -224,6 +224,7 @@ func checkTokens(t *testing.T, s *session, node string) {
 	s.kubectl("create", "serviceaccount", "reader")
 	s.kubectl("create", "clusterrole", "node-metrics", "--verb=get", "--resource=nodes/metrics")
 	s.kubectl("create", "clusterrolebinding", "node-metrics", "--clusterrole=node-metrics", "--serviceaccount="+s.namespace+":reader")
+	s.may("get", "nodes", "--subresource=metrics", "--as=system:serviceaccount:"+s.namespace+":reader")
 	token := strings.TrimSpace(s.kubectl("create", "token", "reader"))
 	address := s.jsonpath(`{.status.addresses[?(@.type=="InternalIP")].address}`, "node", node)
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -46,7 +45,7 @@ spec:
 // recorded as allocated.
 func (s *session) served(name string, pods int) {
 	s.Helper()
-	s.within(20*time.Second, "the pods of "+name+" are ready", func() error {
+	s.eventually("the pods of "+name+" are ready", func() error {
 		list := s.pods("batch=" + name)
 		if len(list) != pods {
 			return fmt.Errorf("%d pods", len(list))

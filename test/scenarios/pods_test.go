@@ -61,7 +61,7 @@ func TestRestartPolicies(t *testing.T) {
 			return nil
 		})
 	}
-	s.contains(s.kubectl("describe", "pod", "always-0"), "BackOff", "Back-off restarting failed container always-0 in pod always-0_"+s.namespace, "Last State:", "Completed")
+	s.describes("pod", "always-0", "BackOff", "Back-off restarting failed container always-0 in pod always-0_"+s.namespace, "Last State:", "Completed")
 }
 
 func (s *session) phase(pod string, want corev1.PodPhase) {
@@ -130,7 +130,7 @@ spec:
     image: "` + image + `"
     restartPolicy: Always
     command: [sh, -c, "echo side >> /shared/order; trap exit TERM; sleep 3600 & wait"]
-    startupProbe: {periodSeconds: 1, exec: {command: [grep, side, /shared/order]}}
+    startupProbe: {periodSeconds: 1, timeoutSeconds: 10, exec: {command: [grep, side, /shared/order]}}
     volumeMounts: [*shared]
   - {name: last, image: "` + image + `", command: [sh, -c, "echo two >> /shared/order"], volumeMounts: [*shared]}
   containers:
@@ -182,7 +182,7 @@ spec:
     command: [sh, -c, "mkdir /www; touch /alive; sleep 1; exec httpd -f -p 8080 -h /www"]
     startupProbe: {periodSeconds: 1, failureThreshold: 60, tcpSocket: {port: 8080}}
     readinessProbe: {periodSeconds: 1, httpGet: {path: /ready, port: 8080}}
-    livenessProbe: {periodSeconds: 1, failureThreshold: 2, exec: {command: [test, -f, /alive]}}
+    livenessProbe: {periodSeconds: 1, timeoutSeconds: 10, failureThreshold: 2, exec: {command: [test, -f, /alive]}}
 `)
 	s.eventually("it has started", func() error {
 		if started := s.containerStatus("probed").Started; started == nil || !*started {
@@ -214,7 +214,7 @@ spec:
 		}
 		return nil
 	})
-	s.contains(s.kubectl("describe", "pod", "probed"), "Killing", "Container web failed liveness probe, will be restarted", "Liveness probe failed:")
+	s.describes("pod", "probed", "Killing", "Container web failed liveness probe, will be restarted", "Liveness probe failed:")
 }
 
 // TestHooksAndTermination: postStart before readiness, preStop before SIGTERM, and SIGKILL after
@@ -307,7 +307,7 @@ spec:
 			return nil
 		})
 	}
-	s.contains(s.kubectl("describe", "pod", "never"), `Container image "busybox:absent" is not present with pull policy of Never`)
+	s.describes("pod", "never", `Container image "busybox:absent" is not present with pull policy of Never`)
 }
 
 // TestRefusedByTheNode: a pod that this node cannot run fails with a reason.

@@ -301,7 +301,13 @@ spec:
 		return nil
 	})
 	s.kubectl("delete", "crd", "crons.example.com")
-	s.refused([]string{"the server could not find the requested resource"}, "get", "cron")
+	s.eventually("the kind is gone", func() error {
+		r := s.try("get", "--raw", "/apis/example.com/v1/namespaces/"+s.namespace+"/crons")
+		if r.code == 0 || !strings.Contains(r.err, "the server could not find the requested resource") {
+			return fmt.Errorf("exit status %d, %s%s", r.code, r.out, r.err)
+		}
+		return nil
+	})
 }
 
 // TestNamespaceDeletion: a namespace is deleted with its content, and reports what it waits for.

@@ -38,7 +38,7 @@ func TestResize(t *testing.T) {
 	s.resize("sized", "200m", "400m", "32Mi", "128Mi")
 	s.resized("sized", "400m", "128Mi")
 	s.limits("sized", "40000", "134217728")
-	s.contains(s.kubectl("describe", "pod", "sized"), "ResizeStarted", "Pod resize started: {", "ResizeCompleted", "Pod resize completed: {")
+	s.describes("pod", "sized", "ResizeStarted", "Pod resize started: {", "ResizeCompleted", "Pod resize completed: {")
 	s.resize("sized", "100m", "300m", "32Mi", "96Mi")
 	s.resized("sized", "300m", "96Mi")
 	s.limits("sized", "30000", "100663296")
@@ -67,7 +67,7 @@ func TestResize(t *testing.T) {
 		return nil
 	})
 	s.limits("fresh", "40000", "134217728")
-	s.contains(s.kubectl("describe", "pod", "fresh"), "Container c resize requires restart")
+	s.describes("pod", "fresh", "Container c resize requires restart")
 
 	// A resize that does not fit is deferred, also by the next agent, and happens when there is
 	// room.
@@ -77,7 +77,7 @@ func TestResize(t *testing.T) {
 	}
 	s.eventually("the resize waits", waits)
 	s.limits("sized", "30000", "83886080")
-	s.contains(s.kubectl("describe", "pod", "sized"), "ResizeDeferred", "Pod resize OutOfcpu: {")
+	s.describes("pod", "sized", "ResizeDeferred", "Pod resize OutOfcpu: {")
 	c.kill(t)
 	c.again(t)
 	s.eventually("the resize still waits", waits)

@@ -70,6 +70,7 @@ func TestKilledUnderLoad(t *testing.T) {
 		// Some pods are still starting when the process is killed.
 		s.kubectl("create", "deployment", fmt.Sprintf("late-%d", round), "--image="+image, "--replicas=2", "--", "sh", "-c", "trap exit TERM; sleep 3600 & wait")
 		time.Sleep(time.Second)
+		s.eventually("much is written", w.isLoad)
 		c.kill(t)
 		w.stop()
 		c.again(t)
@@ -232,6 +233,16 @@ func (w *writers) note(name, value string, err error) bool {
 	return true
 }
 
+// isLoad returns an error until some objects were written.
+func (w *writers) isLoad() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.acknowledged); n < 20 {
+		return fmt.Errorf("%d objects", n)
+	}
+	return nil
+}
+
 func (w *writers) stop() {
 	w.cancel()
 	w.wait.Wait()
@@ -248,9 +259,6 @@ func (w *writers) check(t *testing.T, c *cluster) {
 	stored := map[string]string{}
 	for _, object := range list.Items {
 		stored[object.Name] = object.Data["value"]
-	}
-	if len(w.acknowledged) < 20 {
-		t.Errorf("only %d objects were written: that is no load", len(w.acknowledged))
 	}
 	for name, want := range w.acknowledged {
 		got, found := stored[name]

@@ -251,7 +251,7 @@ func (s *session) scales(name string, replicas int) {
 
 func (s *session) areReady(name string, replicas int) {
 	s.Helper()
-	s.within(30*time.Second, fmt.Sprintf("%s has %d pods", name, replicas), func() error {
+	s.eventually(fmt.Sprintf("%s has %d pods", name, replicas), func() error {
 		d, err := s.cluster.client(s.T).AppsV1().Deployments(s.namespace).Get(s.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err

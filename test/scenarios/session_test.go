@@ -229,6 +229,17 @@ func (s *session) contains(text string, parts ...string) {
 	}
 }
 
+// may waits until a user is allowed something: a server learns of roles and bindings a moment after they were written.
+func (s *session) may(args ...string) {
+	s.Helper()
+	s.eventually("the role counts", func() error {
+		if r := s.try(append([]string{"auth", "can-i"}, args...)...); r.code != 0 {
+			return fmt.Errorf("can-i %s: %s%s", strings.Join(args, " "), r.out, r.err)
+		}
+		return nil
+	})
+}
+
 // describes waits until kubectl describe prints texts about an object. Events are recorded later than the
 // change that they tell of.
 func (s *session) describes(resource, name string, texts ...string) {

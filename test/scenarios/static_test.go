@@ -32,6 +32,7 @@ spec:
   - name: c
     image: %s
     command: [sh, -c, "mkdir /www; echo %s > /www/index.html; httpd -p 8080 -h /www; trap 'exit 0' TERM; while :; do sleep 0.1; done"]
+    readinessProbe: {periodSeconds: 1, tcpSocket: {port: 8080}}
 `, name, name, image, says)
 }
 

@@ -101,7 +101,7 @@ type: kubernetes.io/service-account-token
 func TestBootstrapTokens(t *testing.T) {
 	s := inNamespace(t, ownCluster(t, "--no-node", "--simulated-nodes", "1"), "kube-system")
 	s.kubectl("create", "configmap", "cluster-info", "--namespace", "kube-public", "--from-literal=kubeconfig=the content")
-	s.apply(fmt.Sprintf(`
+	s.apply(`
 apiVersion: v1
 kind: Secret
 metadata: {name: bootstrap-token-abcdef}
@@ -110,8 +110,7 @@ stringData:
   token-id: abcdef
   token-secret: 0123456789abcdef
   usage-bootstrap-signing: "true"
-  expiration: %q
-`, time.Now().Add(5*time.Second).UTC().Format(time.RFC3339)))
+`)
 	signature := func(want bool) func() error {
 		return func() error {
 			got := s.kubectl("get", "configmap", "cluster-info", "--namespace", "kube-public", "-o", "jsonpath={.data.jws-kubeconfig-abcdef}")
@@ -122,6 +121,7 @@ stringData:
 		}
 	}
 	s.eventually("cluster-info is signed", signature(true))
+	s.kubectl("patch", "secret", "bootstrap-token-abcdef", "-p", fmt.Sprintf(`{"stringData":{"expiration":%q}}`, time.Now().Add(3*time.Second).UTC().Format(time.RFC3339)))
 	s.gone("secret", "bootstrap-token-abcdef")
 	s.eventually("the signature is gone", signature(false))
 }

@@ -146,6 +146,7 @@ func TestVerbsWithImpersonation(t *testing.T) {
 	s.kubectl("create", "configmap", "two")
 	s.kubectl("create", "role", "reader", "--verb", "get,list,delete", "--resource", "configmaps")
 	s.kubectl("create", "rolebinding", "reader", "--role", "reader", "--group", "devs")
+	s.may("delete", "configmaps", "--as", "jane", "--as-group", "devs")
 	for _, verb := range [][]string{{"tree"}, {"why"}, {"delete", "--preview"}} {
 		jane := append(verb, "configmap/one", "--as", "jane")
 		if r := s.kindred(jane...); r.code != 1 || !strings.Contains(r.err, `User "jane" cannot get resource "configmaps"`) {

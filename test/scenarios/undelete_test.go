@@ -411,7 +411,7 @@ spec:
 	pod, _, _ := strings.Cut(s.podPhases()[0], " ")
 	s.kubectl("delete", "pod", pod, "--timeout", patience.String())
 	s.eventually("another pod is in its place", func() error {
-		if pods = s.podPhases(); len(pods) != 2 {
+		if pods = s.podPhases(); len(pods) != 2 || strings.Count(strings.Join(pods, " "), "Running") != 2 {
 			return fmt.Errorf("%v", pods)
 		}
 		return nil

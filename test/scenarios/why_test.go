@@ -150,8 +150,8 @@ apiVersion: v1
 kind: Pod
 metadata: {name: stubborn}
 spec:
-  terminationGracePeriodSeconds: 5
-  containers: [{name: c, image: "` + image + `", command: [sleep, "3600"]}]
+  terminationGracePeriodSeconds: 60
+  containers: [{name: c, image: "` + image + `", command: [sh, -c, "trap 'while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 0' TERM; while :; do sleep 0.1; done"]}]
 `)
 	s.ready("stubborn")
 	node := s.pod("stubborn").Spec.NodeName
@@ -161,6 +161,7 @@ spec:
 		pod+" is being deleted.",
 		pod+": deletion requested * ago by kubernetes-admin (* with policy Background.",
 		"Node "+node+" has to stop its containers first; they are killed by * at the latest.")
+	s.kubectl("exec", "stubborn", "--", "touch", "/tmp/end")
 	s.gone("pod", "stubborn")
 	s.why("pod/stubborn", pod+" was deleted * ago by kubernetes-admin (* with policy Background.")
 }

@@ -97,7 +97,7 @@ func TestDeployment(t *testing.T) {
 		return nil
 	})
 
-	s.contains(s.kubectl("describe", "deployment", "web"),
+	s.describes("deployment", "web",
 		"Replicas:               1 desired | 1 updated | 1 total | 1 available | 0 unavailable",
 		"StrategyType:           RollingUpdate", "RollingUpdateStrategy:  25% max unavailable, 25% max surge",
 		"Available      True    MinimumReplicasAvailable", "Progressing    True    NewReplicaSetAvailable",
@@ -203,7 +203,7 @@ spec:
 		if ref := metav1.GetControllerOf(&pod); ref == nil || ref.APIVersion != "v1" || ref.Kind != "ReplicationController" || ref.Name != "web" || !strings.HasPrefix(pod.Name, "web-") {
 			t.Errorf("pod %s is controlled by %v", pod.Name, ref)
 		}
-		s.contains(s.kubectl("describe", "rc", "web"), "SuccessfulCreate", "replication-controller", "Created pod: "+pod.Name)
+		s.describes("rc", "web", "SuccessfulCreate", "replication-controller", "Created pod: "+pod.Name)
 	}
 
 	s.prints("replicationcontroller/web scaled\n", "scale", "rc", "web", "--replicas=3", "--current-replicas=2")
@@ -249,7 +249,7 @@ spec:
 		}
 		return nil
 	})
-	s.contains(s.kubectl("describe", "rc", "web"), "SuccessfulDelete", "Deleted pod: ")
+	s.describes("rc", "web", "SuccessfulDelete", "Deleted pod: ")
 
 	s.prints("replicationcontroller \"web\" deleted from "+s.namespace+" namespace\n", "delete", "rc", "web")
 	s.eventually("its pods go", func() error {
@@ -265,6 +265,12 @@ spec:
 func TestReplicationControllerReportsFailure(t *testing.T) {
 	s := withoutNode(t)
 	s.kubectl("create", "quota", "two", "--hard=pods=2")
+	s.eventually("the quota counts", func() error {
+		if used := s.jsonpath("{.status.used.pods}", "quota", "two"); used != "0" {
+			return fmt.Errorf("%q pods are used", used)
+		}
+		return nil
+	})
 	s.apply(`
 apiVersion: v1
 kind: ReplicationController
