@@ -254,7 +254,15 @@ func TestUndeleteAsItWas(t *testing.T) {
 		}
 	}
 	all := strings.Join(kinds, ",")
-	before := s.portrait(all)
+	var before map[string]string
+	s.eventually("statuses do not change any more", func() error {
+		earlier := before
+		before = s.portrait(all)
+		if diff := cmp.Diff(earlier, before); diff != "" {
+			return fmt.Errorf("%s", diff)
+		}
+		return nil
+	})
 	s.kubectl("delete", "configmap", "root")
 	s.eventually("all is gone", func() error {
 		if left := s.portrait(all); len(left) > 3 {
