@@ -88,8 +88,8 @@ func TestAssignedResources(t *testing.T) {
 // expect returns an error unless kubectl prints want.
 func (s *session) expect(want string, args ...string) error {
 	r := s.try(args...)
-	if got := strings.TrimSpace(r.out + r.err); got != want {
-		return &unexpected{got, want}
+	if got := strings.TrimSpace(r.out); r.code != 0 || got != want {
+		return &unexpected{got + r.err, want}
 	}
 	return nil
 }

@@ -96,7 +96,10 @@ func TestClusterAPIKindredKilled(t *testing.T) {
 	if r.code == 0 {
 		t.Fatal("the move ended before its source was killed")
 	}
-	t.Logf("the move goes on, and is complete after %d further kills", movesDespite(t, move, to, k))
+	kills := movesDespite(t, move, to, k)
+	if t.Logf("the move goes on, and is complete after %d further kills", kills); kills == 0 {
+		t.Error("the move was complete before a cluster was killed")
+	}
 	k.hasNothing("after a move that was interrupted")
 	to.available("work", 3)
 	to.hasMachines()
