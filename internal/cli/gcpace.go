@@ -26,9 +26,10 @@ const (
 	// gcGarbage is how much garbage a large heap may have before a collection, in bytes, in addition to half of what is live. It
 	// is more than gcMost allows a small one. So the heap of a loaded cluster does not triple, for some more collections.
 	gcGarbage = 128 << 20
-	// gcLarge is the live heap, in bytes, of a cluster with about a thousand nodes. Marking such a heap takes seconds of processor time, so that it
-	// may have more garbage: a gcRoom of the machine's memory.
-	gcLarge = 1 << 30
+	// gcLarge is the live heap, in bytes, of a cluster with some hundred nodes. Marking a larger one takes a second of processor time or more, so that
+	// it may have more garbage: gcSlope bytes for each byte beyond gcLarge, and a gcRoom of the machine's memory at most.
+	gcLarge = 512 << 20
+	gcSlope = 3
 	gcRoom  = 0.25
 	// gcPeriod is how often the rate is measured. It is shorter than a burst of writes, which may take a second.
 	gcPeriod = 250 * time.Millisecond
@@ -40,8 +41,8 @@ func gcPercent(rate float64, live, room uint64) int {
 	milliseconds := rate / (1 << 20) // of collections in each second, with a GOGC of 100
 	percent := min(max(int(milliseconds*100/(gcShare*1000)), gcLeast), gcMost)
 	garbage := live/2 + gcGarbage
-	if live >= gcLarge {
-		garbage = max(garbage, room)
+	if live > gcLarge {
+		garbage = max(garbage, min(garbage+gcSlope*(live-gcLarge), room))
 	}
 	return min(percent, int(100*garbage/max(live, 1)))
 }

@@ -153,7 +153,7 @@ func (p *backpressure) allTook(event storeEvent) bool {
 }
 
 // eventThrottle is the store below a watch cache: its events wait until the cache's watches
-// have taken earlier ones.
+// have taken earlier ones. Their objects share what versions have in common.
 type eventThrottle struct {
 	storage.Interface
 	pressure *backpressure
@@ -186,7 +186,9 @@ func (w *throttledWatch) Stop() {
 
 func (w *throttledWatch) run(ctx context.Context, pressure *backpressure, versions storage.Versioner) {
 	defer close(w.events)
+	var shared sharedVersions
 	for e := range w.source.ResultChan() {
+		shared.add(e)
 		if version := versionOf(versions, e); version > 0 {
 			pressure.await(ctx, storeEvent{version, unwrapped(e.Object)})
 		}

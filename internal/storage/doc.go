@@ -17,7 +17,8 @@
 //	    |
 //	cacher (k8s.io/apiserver)            the watch cache
 //	    |
-//	eventThrottle                        delays events while watches are behind
+//	eventThrottle                        delays events while watches are behind, and lets
+//	    |                                versions of a custom object share what is equal
 //	    |
 //	ownStream                            watches the resource on a stream of its own
 //	    |
