@@ -42,21 +42,21 @@ func Busybox(file string, names ...string) error {
 
 // Program writes an OCI archive with an image that contains one static program, its entrypoint.
 func Program(file, binary string, names ...string) error {
-	image, err := ProgramImage(binary)
+	image, err := ProgramImage(binary, "")
 	if err != nil {
 		return err
 	}
 	return Write(file, image, names...)
 }
 
-// ProgramImage returns an image with one static program and nothing else.
-func ProgramImage(binary string) (v1.Image, error) {
+// ProgramImage returns an image with one static program and nothing else. The program runs as the user, by default as root.
+func ProgramImage(binary, user string) (v1.Image, error) {
 	content, err := readStatic(binary)
 	if err != nil {
 		return nil, err
 	}
 	name := "/" + filepath.Base(binary)
-	return build(v1.Config{Entrypoint: []string{name}}, func(l *Layer) {
+	return build(v1.Config{Entrypoint: []string{name}, User: user}, func(l *Layer) {
 		l.Dir("tmp", 0o1777)
 		l.File(name[1:], 0o755, content)
 	})

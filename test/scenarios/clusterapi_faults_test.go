@@ -6,8 +6,10 @@ package scenarios
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -337,4 +339,33 @@ func TestClusterAPIKindredDiskFull(t *testing.T) {
 	k.nodesReady("second", 1, provisioning)
 	k.goes("second")
 	k.goes("first")
+}
+
+// TestClusterAPIKindredMemoryShort: the host runs out of memory while nodes are added to a cluster. The machines in which the kernel kills Kindred say so,
+// and the cluster is complete once there is memory.
+func TestClusterAPIKindredMemoryShort(t *testing.T) {
+	k := newKindredManagement(t)
+	k.create("work", 1, 0)
+	k.nodesReady("work", 1, provisioning)
+	before := k.host.list()
+	all := k.host.memory()
+	limit, err := os.ReadFile(all.limitFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Some memory is left, and less than four nodes need.
+	all.limit(t, strconv.Itoa(all.used(t)+50<<20))
+	k.kubectl("scale", "machinedeployment", "work", "--replicas=4")
+	k.says("kindredmachine", "KindredEnds", "signal: killed")
+	all.limit(t, strings.TrimSpace(string(limit)))
+	k.available("work", 5)
+	k.nodesReady("work", 5, provisioning)
+	if now := k.host.get(before[0].Name); now.PID != before[0].PID {
+		t.Errorf("the server's machine was process %d, and is %d: it was replaced", before[0].PID, now.PID)
+	}
+	k.finds()
+	k.goes("work")
+	if left := k.host.list(); len(left) > 0 {
+		t.Errorf("machines that are left: %+v", left)
+	}
 }

@@ -80,6 +80,12 @@ func (m *management) load(p servers.Provider) {
 	if err := images.Program(file, p.Program, p.Image); err != nil {
 		m.Fatal(err)
 	}
+	m.loadArchive(file)
+}
+
+// loadArchive loads images into the node's runtime.
+func (m *management) loadArchive(file string) {
+	m.Helper()
 	if r := m.cluster.run("image", "load", file); r.code != 0 {
 		m.Fatal(r.err)
 	}

@@ -117,6 +117,23 @@ func hostCgroups(t *testing.T) (found []string) {
 	return found
 }
 
+// memory returns the cgroup of all machines in this directory.
+func (h *hostMachines) memory() memoryGroup {
+	h.Helper()
+	for _, dir := range hostCgroups(h.T) {
+		if _, err := os.Stat(filepath.Join(dir, h.list()[0].Name)); err != nil {
+			continue // machines in another directory
+		}
+		for _, g := range []memoryGroup{{dir: dir}, {dir: dir, v2: true}} {
+			if _, err := os.Stat(g.limitFile()); err == nil {
+				return g
+			}
+		}
+	}
+	h.Fatal("no cgroup of machines has the controller memory")
+	return memoryGroup{}
+}
+
 // run runs "kindred machine".
 func (h *hostMachines) run(args ...string) string {
 	h.Helper()

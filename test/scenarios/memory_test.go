@@ -222,17 +222,44 @@ func newMemoryGroup(t *testing.T, limit int) memoryGroup {
 			t.Error(err)
 		}
 	})
-	file := "memory.limit_in_bytes"
-	if g.v2 {
-		file = "memory.max"
-	}
-	if _, err := os.Stat(filepath.Join(g.dir, file)); err != nil {
+	if _, err := os.Stat(g.limitFile()); err != nil {
 		t.Skipf("needs the memory controller of cgroups: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(g.dir, file), []byte(strconv.Itoa(limit)), 0); err != nil {
+	g.limit(t, strconv.Itoa(limit))
+	return g
+}
+
+func (g memoryGroup) limitFile() string {
+	if g.v2 {
+		return filepath.Join(g.dir, "memory.max")
+	}
+	return filepath.Join(g.dir, "memory.limit_in_bytes")
+}
+
+// limit sets the limit, in bytes.
+func (g memoryGroup) limit(t *testing.T, bytes string) {
+	t.Helper()
+	if err := os.WriteFile(g.limitFile(), []byte(bytes), 0); err != nil {
 		t.Fatal(err)
 	}
-	return g
+}
+
+// used returns what the group uses, with file pages, in bytes.
+func (g memoryGroup) used(t *testing.T) int {
+	t.Helper()
+	file := "memory.usage_in_bytes"
+	if g.v2 {
+		file = "memory.current"
+	}
+	text, err := os.ReadFile(filepath.Join(g.dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // under returns a command line that runs a command in the group.

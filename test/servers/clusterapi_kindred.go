@@ -18,8 +18,12 @@ type KindredRelease struct {
 	Dir, Config string
 	// Clusterctl is the program.
 	Clusterctl string
-	// Version is the version of Kubernetes that its Kindred has.
-	Version string
+	// Version is the version of Kubernetes that its Kindred has, and ClusterAPI that of Cluster API's core.
+	Version, ClusterAPI string
+
+	module string
+	// args are those of cmd/release, without the version of the providers.
+	args []string
 }
 
 // BuildKindredRelease writes a release with a program of Kindred to a directory. root is the directory of the project, and version the
@@ -40,13 +44,18 @@ func BuildKindredRelease(ctx context.Context, root, kindred, version, dir string
 			return r, err
 		}
 	}
-	r = KindredRelease{Dir: filepath.Join(dir, "repository"), Clusterctl: paths["clusterctl"], Version: version}
+	r = KindredRelease{Dir: filepath.Join(dir, "repository"), Clusterctl: paths["clusterctl"], Version: version, ClusterAPI: upstream, module: module}
 	r.Config = filepath.Join(r.Dir, "clusterctl.yaml")
-	release := exec.CommandContext(ctx, "go", "run", "./cmd/release", "--manager", paths["manager"], "--core", paths["core"], "--kindred", kindred,
-		"--kubernetes-version", version, "--out", r.Dir)
-	release.Dir, release.Stderr = module, os.Stderr
-	_, err = release.Output()
-	return r, err
+	r.args = []string{"--manager", paths["manager"], "--core", paths["core"], "--kindred", kindred, "--kubernetes-version", version, "--out", r.Dir}
+	return r, r.WriteProviders(ctx, "v0.1.0")
+}
+
+// WriteProviders adds a version of Kindred's providers to the repository. The configuration and the image are of that version then.
+func (r KindredRelease) WriteProviders(ctx context.Context, version string) error {
+	release := exec.CommandContext(ctx, "go", append([]string{"run", "./cmd/release", "--version", version}, r.args...)...)
+	release.Dir, release.Stderr = r.module, os.Stderr
+	_, err := release.Output()
+	return err
 }
 
 // KubernetesVersion returns the version of Kubernetes that a program of Kindred reports.
