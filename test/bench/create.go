@@ -73,10 +73,12 @@ func createRate(ctx context.Context, s *side, create create) (float64, error) {
 	pause(loading, warmUp)
 	var rate float64
 	err := s.profiled(loading, func() error {
-		before, began := created.Load(), time.Now()
-		pause(loading, measured)
-		rate = float64(created.Load()-before) / time.Since(began).Seconds()
-		return nil
+		return s.spending(func() error {
+			before, began := created.Load(), time.Now()
+			pause(loading, measured)
+			rate = float64(created.Load()-before) / time.Since(began).Seconds()
+			return nil
+		})
 	})
 	stop()
 	if loadErr := group.Wait(); loadErr != nil {

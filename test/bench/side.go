@@ -6,11 +6,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -31,6 +33,25 @@ type side struct {
 	// profiled runs a measurement and, if a profile was requested, lets Kindred profile itself meanwhile.
 	profiled func(ctx context.Context, measured func() error) error
 	stop     func()
+}
+
+// spending runs a measurement, and prints the processor time that the side and the benchmark use meanwhile. That depends less on what else the machine
+// does than the elapsed time. What the benchmark uses is its clients', which no server can save, and upstream's simulated nodes.
+func (s *side) spending(measured func() error) error {
+	side, own := s.processorTime(), ownTime()
+	if err := measured(); err != nil {
+		return err
+	}
+	fmt.Printf("  %s used %.2f s of processor time, the benchmark %.2f s\n", s.name, (s.processorTime() - side).Seconds(), (ownTime() - own).Seconds())
+	return nil
+}
+
+// ownTime returns the processor time that this process has used.
+func ownTime() time.Duration {
+	var used unix.Rusage
+	// Cannot fail with these arguments (getrusage(2)).
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &used)
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // starter starts a side with a number of simulated nodes.

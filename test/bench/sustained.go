@@ -144,11 +144,17 @@ var watching = work{nodes: 1, measure: func(ctx context.Context, s *side) (float
 		all = append(all, events)
 	}
 	began := time.Now()
+	err = s.spending(func() error { return watchAll(ctx, s, all) })
+	return watchers * watched / time.Since(began).Seconds(), err
+}}
+
+// watchAll creates objects, and waits until each watch has seen all of them.
+func watchAll(ctx context.Context, client kubernetes.Interface, watches []watch.Interface) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, events := range all {
+	for _, events := range watches {
 		group.Go(func() error {
 			seen := 0
-			return await(ctx, events, func(e watch.Event) bool {
+			return await(ctx, events, func(watch.Event) bool {
 				seen++
 				return seen == watched
 			})
@@ -158,13 +164,12 @@ var watching = work{nodes: 1, measure: func(ctx context.Context, s *side) (float
 		return byClients(ctx, watched, func(ctx context.Context, i int) error {
 			object := configMap(fmt.Sprintf("watched-%d", i))
 			object.Labels = map[string]string{dependentLabel: ""}
-			_, err := s.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, object, metav1.CreateOptions{})
+			_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, object, metav1.CreateOptions{})
 			return err
 		})
 	})
-	err = group.Wait()
-	return watchers * watched / time.Since(began).Seconds(), err
-}}
+	return group.Wait()
+}
 
 // resumed watches the ConfigMaps with the label from a version. It resumes the watch when the server ends it, as servers do with
 // slow watches.
@@ -186,19 +191,27 @@ func listing(count int) work {
 		pause(ctx, settling)
 		var took []time.Duration
 		err := s.profiled(ctx, func() error {
-			for range lists {
-				began := time.Now()
-				got, err := s.CoreV1().ConfigMaps("listed").List(ctx, metav1.ListOptions{})
-				if err != nil {
-					return err
-				}
-				if len(got.Items) < count { // there may be one more: kube-root-ca.crt
-					return fmt.Errorf("the list has %d items, not %d", len(got.Items), count)
-				}
-				took = append(took, time.Since(began))
-			}
-			return nil
+			return s.spending(func() (err error) {
+				took, err = listTimes(ctx, s, count)
+				return err
+			})
 		})
 		return median(took).Seconds() * 1000, err
 	}}
+}
+
+// listTimes lists ConfigMaps again and again, and returns how long each list took.
+func listTimes(ctx context.Context, client kubernetes.Interface, count int) (took []time.Duration, err error) {
+	for range lists {
+		began := time.Now()
+		got, err := client.CoreV1().ConfigMaps("listed").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		if len(got.Items) < count { // there may be one more: kube-root-ca.crt
+			return nil, fmt.Errorf("the list has %d items, not %d", len(got.Items), count)
+		}
+		took = append(took, time.Since(began))
+	}
+	return took, nil
 }

@@ -68,16 +68,15 @@ func (w workload) prepared(ctx context.Context, client kubernetes.Interface) err
 	return nil
 }
 
-// timed measures the workload, and prints the processor time that the side uses meanwhile. It depends less on what else the
-// machine does.
+// timed measures the workload.
 func (w workload) timed(ctx context.Context, s *side) (seconds float64, err error) {
-	used, began := s.processorTime(), time.Now()
-	if err := w.measure(ctx, s); err != nil {
-		return 0, err
-	}
-	took := time.Since(began)
-	fmt.Printf("  %s used %.2f s of processor time\n", s.name, (s.processorTime() - used).Seconds())
-	return took.Seconds(), nil
+	err = s.spending(func() error {
+		began := time.Now()
+		err := w.measure(ctx, s)
+		seconds = time.Since(began).Seconds()
+		return err
+	})
+	return seconds, err
 }
 
 // scaleTo creates a Deployment and waits until all its pods are Running.
