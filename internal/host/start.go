@@ -94,6 +94,10 @@ func (h *Host) start(ctx context.Context, n network, m Machine) (Machine, error)
 	if err != nil {
 		return m, err
 	}
+	// What is left of a start that was interrupted may have children, and takes no processes then (cgroups(7), "no internal processes").
+	if err := removeCgroup(ctx, h.cgroup(m.Name)); err != nil {
+		return m, fmt.Errorf("machine %s: %w", m.Name, err)
+	}
 	first, err := h.spawn(m)
 	if err != nil {
 		return m, fmt.Errorf("machine %s: start its first process: %w", m.Name, err)

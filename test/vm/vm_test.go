@@ -37,4 +37,5 @@ func TestMachine(t *testing.T) {
 		m.scenario(t, "RestartOfService", m.testRestart)
 		t.Run("Reset", m.testReset)
 	})
+	t.Run("Machines", m.testMachines)
 }
