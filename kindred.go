@@ -38,8 +38,9 @@ const (
 	// LeastMemory is the minimum memory limit, in bytes. An idle cluster uses about half of it.
 	LeastMemory = 256 << 20
 	// GoMemoryShare is the share of the memory limit that Go may use. The rest is for what Go does not
-	// count, such as pages of the program and of the store's file.
-	GoMemoryShare = 0.9
+	// count, such as pages of the program and of the store's file, and for what Go takes beyond its limit,
+	// which is a tenth when much is allocated near it: collections take half of the processor time at most.
+	GoMemoryShare = 0.85
 	// DefaultTerminatedPodGCThreshold is the number of ended pods to keep, upstream's.
 	DefaultTerminatedPodGCThreshold = 12500
 	// DefaultIngressHTTPPort and DefaultIngressHTTPSPort are the ports of Ingresses.

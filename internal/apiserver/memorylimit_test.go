@@ -179,3 +179,14 @@ func BenchmarkMemoryInUse(b *testing.B) {
 		memoryInUse()
 	}
 }
+
+// TestLargeList: a list of large objects needs memory for the garbage that it makes, although its objects are in the watch cache.
+func TestLargeList(t *testing.T) {
+	n := needs{stats: func(string) (storage.Stats, error) {
+		return storage.Stats{ObjectCount: 10_000, EstimatedAverageObjectSizeBytes: 30 << 10}, nil
+	}}
+	got := n.of(&request.RequestInfo{IsResourceRequest: true, Verb: "list", Resource: "configmaps"}, httptest.NewRequest(http.MethodGet, "/", nil))
+	if got < 300<<20/8 || got > 300<<20/4 {
+		t.Errorf("a list of 300 MB needs %d bytes", got)
+	}
+}
