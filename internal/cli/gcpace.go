@@ -26,9 +26,9 @@ const (
 	// gcGarbage is how much garbage a large heap may have before a collection, in bytes, in addition to half of what is live. It
 	// is more than gcMost allows a small one. So the heap of a loaded cluster does not triple, for some more collections.
 	gcGarbage = 128 << 20
-	// gcLarge is the live heap, in bytes, of a cluster with some hundred nodes. Marking a larger one takes a second of processor time or more, so that
+	// gcLarge is the live heap, in bytes, of a cluster with about a thousand nodes. Marking a larger one takes seconds of processor time, so that
 	// it may have more garbage: gcSlope bytes for each byte beyond gcLarge, and a gcRoom of the machine's memory at most.
-	gcLarge = 512 << 20
+	gcLarge = 1 << 30
 	gcSlope = 3
 	gcRoom  = 0.25
 	// gcPeriod is how often the rate is measured. It is shorter than a burst of writes, which may take a second.
