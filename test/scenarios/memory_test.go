@@ -247,19 +247,24 @@ func (g memoryGroup) limit(t *testing.T, bytes string) {
 // used returns what the group uses, with file pages, in bytes.
 func (g memoryGroup) used(t *testing.T) int {
 	t.Helper()
-	file := "memory.usage_in_bytes"
-	if g.v2 {
-		file = "memory.current"
-	}
-	text, err := os.ReadFile(filepath.Join(g.dir, file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	n, err := g.read("memory.usage_in_bytes", "memory.current")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// read reads a number from a file of the group, which has another name in each version.
+func (g memoryGroup) read(v1, v2 string) (int, error) {
+	file := v1
+	if g.v2 {
+		file = v2
+	}
+	text, err := os.ReadFile(filepath.Join(g.dir, file))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
 // under returns a command line that runs a command in the group.
@@ -293,11 +298,6 @@ func (g memoryGroup) killed(t *testing.T) int {
 
 // String returns the peak memory usage of the group, which includes file pages.
 func (g memoryGroup) String() string {
-	file := "memory.max_usage_in_bytes"
-	if g.v2 {
-		file = "memory.peak"
-	}
-	text, _ := os.ReadFile(filepath.Join(g.dir, file))
-	peak, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	peak, _ := g.read("memory.max_usage_in_bytes", "memory.peak")
 	return fmt.Sprintf("at most %d MB used", peak/1e6)
 }
