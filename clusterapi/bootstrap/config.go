@@ -195,7 +195,7 @@ func (r *Reconciler) existing(ctx context.Context, c *bootstrapv1.KindredConfig)
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(c), s); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if metav1.IsControlledBy(s, c) {
+	if util.HasExactOwnerRef(s.OwnerReferences, ownerOf(c)) {
 		return s, nil
 	}
 	before := s.DeepCopy()

@@ -68,6 +68,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&controlplanev1.KindredControlPlane{}).
 		Owns(&clusterv1.Machine{}).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster)).
 		Complete(r)
 }
@@ -79,6 +80,15 @@ func ofCluster(_ context.Context, object client.Object) []ctrl.Request {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.ControlPlaneRef.Name}}}
+}
+
+// ofMachine returns the KindredControlPlane that a Machine's label names. A Machine that has lost its owner still has it.
+func ofMachine(_ context.Context, m client.Object) []ctrl.Request {
+	name := m.GetLabels()[clusterv1.MachineControlPlaneNameLabel]
+	if name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: m.GetNamespace(), Name: name}}}
 }
 
 // scope is a control plane with its cluster and its machines.
@@ -125,11 +135,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (_ ctr
 	if p.DeletionTimestamp.IsZero() && controllerutil.AddFinalizer(p, controlplanev1.Finalizer) {
 		return ctrl.Result{}, nil // the patch causes the next request
 	}
-	if s.machines, err = collections.GetFilteredMachinesForCluster(ctx, r.Client, cluster, collections.OwnedMachines(p, kind.GroupKind())); err != nil {
+	var foreign collections.Machines
+	if s.machines, foreign, err = s.existing(ctx, r.Client); err != nil {
 		return ctrl.Result{}, err
 	}
 	if !p.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.remove(ctx, s)
+	}
+	if s.reportForeign(foreign); len(foreign) > 0 {
+		return ctrl.Result{RequeueAfter: checkPeriod}, nil
+	}
+	if err := r.adopt(ctx, s); err != nil {
+		return ctrl.Result{}, err
 	}
 	return r.reconcile(ctx, s)
 }
@@ -165,6 +182,9 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	if !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) || !s.cluster.Spec.ControlPlaneEndpoint.IsValid() {
 		s.next = decision{step: wait, message: "the cluster has no endpoint yet"}
 		return ctrl.Result{}, nil
+	}
+	if err := r.ownTemplate(ctx, s); err != nil {
+		return ctrl.Result{}, err
 	}
 	if err := r.ensureCertificates(ctx, s); err != nil {
 		set(s, controlplanev1.CertificatesAvailableCondition, metav1.ConditionFalse, "CertificatesFailed", err.Error())
@@ -227,11 +247,11 @@ func (r *Reconciler) take(ctx context.Context, s *scope) error {
 
 // isCurrent reports whether the decision knows all machines. The cache may lag behind a creation, and a second first server would be another cluster.
 func (r *Reconciler) isCurrent(ctx context.Context, s *scope) (bool, error) {
-	existing, err := collections.GetFilteredMachinesForCluster(ctx, r.Reader, s.cluster, collections.OwnedMachines(s.KindredControlPlane, kind.GroupKind()))
-	if err != nil {
+	all, foreign, err := s.existing(ctx, r.Reader)
+	if err != nil || len(foreign) > 0 {
 		return false, err
 	}
-	for name := range existing {
+	for name := range all {
 		if s.machines[name] == nil {
 			return false, nil
 		}
@@ -328,21 +348,8 @@ func checkKey(c *secret.Certificate) error {
 
 // own makes the control plane the controller of a Secret, unless the Secret is a user's: those have another type.
 func (r *Reconciler) own(ctx context.Context, s *corev1.Secret, owner metav1.OwnerReference) error {
-	if s.Type != clusterv1.ClusterSecretType || util.HasExactOwnerRef(s.OwnerReferences, owner) {
+	if s.Type != clusterv1.ClusterSecretType {
 		return nil
 	}
-	before := s.DeepCopy()
-	s.OwnerReferences = util.EnsureOwnerRef(withoutControlPlanes(s.OwnerReferences), owner)
-	return r.Client.Patch(ctx, s, client.MergeFrom(before))
-}
-
-// withoutControlPlanes removes references to control planes: to one that the Secret had elsewhere, or to this one in another version.
-func withoutControlPlanes(owners []metav1.OwnerReference) []metav1.OwnerReference {
-	var others []metav1.OwnerReference
-	for _, o := range owners {
-		if o.Kind != kind.Kind {
-			others = append(others, o)
-		}
-	}
-	return others
+	return r.control(ctx, s, owner)
 }

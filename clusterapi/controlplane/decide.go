@@ -84,9 +84,9 @@ func replaceSick(servers []server, sick server) decision {
 		}
 	}
 	if majority := len(servers)/2 + 1; others < majority {
-		return decision{step: wait, message: fmt.Sprintf("machine %s is unhealthy and is not replaced: %d of %d servers are healthy beside it, and etcd needs %d", sick.name, others, len(servers), majority)}
+		return decision{step: wait, message: fmt.Sprintf("machine %s is not replaced: %d of %d servers are healthy beside it, and etcd needs %d", sick.name, others, len(servers), majority)}
 	}
-	return decision{step: remove, machine: sick.name, message: "it is unhealthy"}
+	return decision{step: remove, machine: sick.name, message: fmt.Sprintf("machine %s is replaced", sick.name)}
 }
 
 // waitFor waits for a machine that is not healthy. If it is out of date, and one too many, it is the one to be removed.

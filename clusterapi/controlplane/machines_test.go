@@ -35,7 +35,11 @@ func TestIsCurrent(t *testing.T) {
 	own := *metav1.NewControllerRef(p, kind)
 	other := own
 	other.Kind, other.Name, other.UID = "KindredControlPlane", "other", "other"
-	a, b, foreign := machine("a", own), machine("b", own), machine("foreign", other)
+	a, b, foreign, lost := machine("a", own), machine("b", own), machine("foreign", other), machine("lost", own)
+	intruder := foreign.DeepCopy()
+	intruder.Labels[clusterv1.MachineControlPlaneLabel] = ""
+	lost.Labels[clusterv1.MachineControlPlaneLabel], lost.OwnerReferences = "", nil
+	lost.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapv1.GroupVersion.Group, Kind: "KindredConfig", Name: "lost"}
 	for _, test := range []struct {
 		name     string
 		existing []client.Object
@@ -44,6 +48,9 @@ func TestIsCurrent(t *testing.T) {
 	}{
 		{"none", nil, nil, true},
 		{"that of another control plane", []client.Object{foreign}, nil, true},
+		{"one that something else manages", []client.Object{intruder}, nil, false},
+		{"one without an owner", []client.Object{lost}, nil, false},
+		{"one without an owner, known", []client.Object{lost}, []*clusterv1.Machine{lost}, true},
 		{"all known", []client.Object{a, b}, []*clusterv1.Machine{a, b}, true},
 		{"the first is not known yet", []client.Object{a}, nil, false},
 		{"another one is not known yet", []client.Object{a, b}, []*clusterv1.Machine{a}, false},

@@ -6,6 +6,7 @@ package controlplane
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"golang.org/x/mod/semver"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ import (
 // owned are the conditions that this controller sets.
 var owned = []string{
 	clusterv1.AvailableCondition, clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition, clusterv1.ScalingDownCondition, clusterv1.DeletingCondition,
+	clusterv1.RemediatingCondition, controlplanev1.MachinesOwnedCondition,
 	clusterv1.MachinesReadyCondition, clusterv1.MachinesUpToDateCondition, controlplanev1.CertificatesAvailableCondition, controlplanev1.InitializedCondition,
 }
 
@@ -34,6 +36,7 @@ func (s *scope) report() {
 	}
 	s.count()
 	s.reportScale()
+	s.reportRemediation()
 	s.reportAvailable()
 	s.reportMachines(clusterv1.MachinesReadyCondition, clusterv1.ReadyCondition, clusterv1.ReadyReason)
 	s.reportMachines(clusterv1.MachinesUpToDateCondition, clusterv1.MachineUpToDateCondition, clusterv1.UpToDateReason)
@@ -96,6 +99,17 @@ func (s *scope) reportScale() {
 	}
 	s.setProgress(clusterv1.ScalingUpCondition, len(s.machines) < wanted, clusterv1.ScalingUpReason, clusterv1.NotScalingUpReason, change)
 	s.setProgress(clusterv1.ScalingDownCondition, len(s.machines) > wanted, clusterv1.ScalingDownReason, clusterv1.NotScalingDownReason, change)
+}
+
+// reportRemediation sets the condition Remediating, with the reason why an unhealthy machine is not replaced.
+func (s *scope) reportRemediation() {
+	sick := s.machines.Filter(collections.IsUnhealthyAndOwnerRemediated).Names()
+	slices.Sort(sick)
+	message := "Unhealthy machines: " + strings.Join(sick, ", ")
+	if s.next.message != "" {
+		message += "; " + s.next.message
+	}
+	s.setProgress(clusterv1.RemediatingCondition, len(sick) > 0, clusterv1.RemediatingReason, clusterv1.NotRemediatingReason, message)
 }
 
 // setProgress sets a condition that is true while something goes on.

@@ -202,7 +202,7 @@ func TestClusterAPIKindredRefused(t *testing.T) {
 	k.says("kindredcluster", "EndpointFailed", "the address "+address+" is taken")
 	k.kubectl("delete", "cluster", "twin", "--timeout=60s")
 
-	k.input(`{apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1, kind: KindredMachineTemplate, metadata: {name: small}, spec: {template: {spec: {memory: 40Mi}}}}`, "create", "-f", "-")
+	k.input(`{apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1, kind: KindredMachineTemplate, metadata: {name: small-control-plane}, spec: {template: {spec: {memory: 40Mi}}}}`, "create", "-f", "-")
 	k.create("small", 1, 0)
 	k.says("kindredmachine", "KindredEnds", "signal: killed")
 	k.kubectl("delete", "cluster", "small", "--timeout=60s")
@@ -240,6 +240,7 @@ func (k *kindredManagement) isHalfMade(name, manifest string) {
 	want := []string{
 		"kindredcluster.infrastructure.cluster.x-k8s.io/" + name, "kindredconfigtemplate.bootstrap.cluster.x-k8s.io/" + name,
 		"kindredcontrolplane.controlplane.cluster.x-k8s.io/" + name, "kindredmachinetemplate.infrastructure.cluster.x-k8s.io/" + name,
+		"kindredmachinetemplate.infrastructure.cluster.x-k8s.io/" + name + "-control-plane",
 	}
 	waits := "WaitingForCluster: no Cluster owns this object yet: create the Cluster, or delete this object"
 	for object, condition := range map[string]string{"kindredcluster/" + name: "Ready", "kindredcontrolplane/" + name: "Available"} {

@@ -156,7 +156,7 @@ func TestClusterAPIKindred(t *testing.T) {
 	k.replaced("work")
 	owners.good("while machines are replaced")
 	k.remediated("work")
-	owners.good("while a dead machine is replaced")
+	owners.good("while dead machines are replaced")
 
 	k.kubectl("scale", "kindredcontrolplane", "work", "--replicas=1")
 	k.available("work", 4)
@@ -203,33 +203,35 @@ func (k *kindredManagement) serverNames(name string) []string {
 	return strings.Fields(k.jsonpath("{.items[*].metadata.name}", "machines", "-l", "cluster.x-k8s.io/control-plane,cluster.x-k8s.io/cluster-name="+name))
 }
 
-// healthCheck replaces workers whose node is not Ready.
+// healthCheck replaces machines whose node is not Ready.
 const healthCheck = `
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineHealthCheck
 metadata: {name: work}
 spec:
   clusterName: work
-  selector: {matchLabels: {cluster.x-k8s.io/deployment-name: work}}
+  selector: {matchLabels: {cluster.x-k8s.io/cluster-name: work}}
   checks: {unhealthyNodeConditions: [{type: Ready, status: Unknown, timeoutSeconds: 10}, {type: Ready, status: "False", timeoutSeconds: 10}]}
 `
 
-// remediated kills the first process of a worker, whose machine a MachineHealthCheck then replaces.
+// remediated kills the first process of a worker, and then that of a server, whose machines a MachineHealthCheck then replaces.
 func (k *kindredManagement) remediated(name string) {
 	k.Helper()
 	k.apply(healthCheck)
-	worker := strings.Fields(k.jsonpath("{.items[*].metadata.name}", "machines", "-l", "cluster.x-k8s.io/deployment-name="+name))[0]
-	id := k.jsonpath("{.spec.providerID}", "machine", worker)
-	if err := syscall.Kill(k.host.get(strings.TrimPrefix(id, "kindred:///")).PID, syscall.SIGKILL); err != nil {
-		k.Fatal(err)
-	}
-	k.within(provisioning, "the dead machine is replaced", func() error {
-		if left := k.kubectl("get", "machine", worker, "--ignore-not-found", "-o", "name"); left != "" {
-			return fmt.Errorf("%s is there", left)
+	for _, kind := range []string{"cluster.x-k8s.io/deployment-name=" + name, "cluster.x-k8s.io/control-plane"} {
+		victim := strings.Fields(k.jsonpath("{.items[*].metadata.name}", "machines", "-l", kind))[0]
+		id := k.jsonpath("{.spec.providerID}", "machine", victim)
+		if err := syscall.Kill(k.host.get(strings.TrimPrefix(id, "kindred:///")).PID, syscall.SIGKILL); err != nil {
+			k.Fatal(err)
 		}
-		return nil
-	})
-	k.available(name, 6)
+		k.within(provisioning, "the dead machine is replaced", func() error {
+			if left := k.kubectl("get", "machine", victim, "--ignore-not-found", "-o", "name"); left != "" {
+				return fmt.Errorf("%s is there", left)
+			}
+			return nil
+		})
+		k.available(name, 6)
+	}
 	k.kubectl("delete", "machinehealthcheck", "work")
 }
 

@@ -23,6 +23,8 @@ const (
 	CertificatesAvailableCondition = "CertificatesAvailable"
 	// InitializedCondition is true once the API of the cluster has answered.
 	InitializedCondition = "Initialized"
+	// MachinesOwnedCondition is false while the control plane of the cluster has machines that something else manages. It is absent otherwise.
+	MachinesOwnedCondition = "MachinesOwned"
 )
 
 // KindredControlPlaneSpec describes the servers of a cluster.
