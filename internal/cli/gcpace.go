@@ -26,10 +26,10 @@ const (
 	// gcGarbage is how much garbage a large heap may have before a collection, in bytes, in addition to half of what is live. It
 	// is more than gcMost allows a small one. So the heap of a loaded cluster does not triple, for some more collections.
 	gcGarbage = 128 << 20
-	// gcLarge is the live heap, in bytes, of a cluster with about a thousand nodes. Marking a larger one takes seconds of processor time, so that
-	// it may have more garbage: gcSlope bytes for each byte beyond gcLarge, and a gcRoom of the machine's memory at most.
-	gcLarge = 1 << 30
-	gcSlope = 3
+	// gcLarge is the live heap, in bytes, of a cluster with some hundred nodes. Marking a larger one takes most of a second of processor time, so
+	// that it may have more garbage: gcSlope bytes for each byte beyond gcLarge, and a gcRoom of the machine's memory at most.
+	gcLarge = 512 << 20
+	gcSlope = 1.5
 	gcRoom  = 0.25
 	// gcPeriod is how often the rate is measured. It is shorter than a burst of writes, which may take a second.
 	gcPeriod = 250 * time.Millisecond
@@ -42,7 +42,7 @@ func gcPercent(rate float64, live, room uint64) int {
 	percent := min(max(int(milliseconds*100/(gcShare*1000)), gcLeast), gcMost)
 	garbage := live/2 + gcGarbage
 	if live > gcLarge {
-		garbage = max(garbage, min(garbage+gcSlope*(live-gcLarge), room))
+		garbage = max(garbage, min(garbage+uint64(gcSlope*float64(live-gcLarge)), room))
 	}
 	return min(percent, int(100*garbage/max(live, 1)))
 }
