@@ -158,16 +158,17 @@ capi: test-deps build lint-modules ## run Cluster API in the cluster and check i
 	@KINDRED_CAPI=1 KINDRED_BIN=$(CURDIR)/bin/kindred go test -count=1 -timeout 150m -v ./test/scenarios $(or $(ARGS),-run TestClusterAPI)
 
 # Where the release of the providers is written, and the version of the providers.
+CAPI_BIN ?= bin
 CAPI_RELEASE ?= bin/cluster-api
 CAPI_VERSION ?= v0.1.0
 
 capi-release: build ## write Cluster API and Kindred's providers for "kindred up --cluster-api" and clusterctl, and bin/clusterctl
 	@echo "build the managers and clusterctl"; cd clusterapi && version=$$(go list -m -f '{{.Version}}' sigs.k8s.io/cluster-api) && \
 		ldflags="-s -w -X sigs.k8s.io/cluster-api/version.gitVersion=$$version" && \
-		go build -ldflags '-s -w' -o $(CURDIR)/bin/manager ./cmd/manager && \
-		go build -ldflags "$$ldflags" -o $(CURDIR)/bin/core sigs.k8s.io/cluster-api/core && \
-		go build -ldflags "$$ldflags" -o $(CURDIR)/bin/clusterctl sigs.k8s.io/cluster-api/cmd/clusterctl && \
-		go run ./cmd/release --manager $(CURDIR)/bin/manager --core $(CURDIR)/bin/core --kindred $(CURDIR)/$(BIN) --version $(CAPI_VERSION) \
+		go build -ldflags '-s -w' -o $(abspath $(CAPI_BIN))/manager ./cmd/manager && \
+		go build -ldflags "$$ldflags" -o $(abspath $(CAPI_BIN))/core sigs.k8s.io/cluster-api/core && \
+		go build -ldflags "$$ldflags" -o $(abspath $(CAPI_BIN))/clusterctl sigs.k8s.io/cluster-api/cmd/clusterctl && \
+		go run ./cmd/release --manager $(abspath $(CAPI_BIN))/manager --core $(abspath $(CAPI_BIN))/core --kindred $(abspath $(BIN)) --version $(CAPI_VERSION) \
 		--kubernetes-version $(KUBERNETES_VERSION) --out $(abspath $(CAPI_RELEASE))
 
 # kubectl of the served minor version and of the two before it.

@@ -6,7 +6,6 @@ package servers
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,40 +20,33 @@ type KindredRelease struct {
 	// Version is the version of Kubernetes that its Kindred has, and ClusterAPI that of Cluster API's core.
 	Version, ClusterAPI string
 
-	module string
-	// args are those of cmd/release, without the version of the providers.
+	// args are those of make, without the version of the providers.
 	args []string
 }
 
-// BuildKindredRelease writes a release with a program of Kindred to a directory. root is the directory of the project, and version the
-// version of Kubernetes that this Kindred has.
+// BuildKindredRelease writes a release with a program of Kindred to a directory, as "make capi-release" does. root is the directory of the
+// project, and version the version of Kubernetes that this Kindred has.
 func BuildKindredRelease(ctx context.Context, root, kindred, version, dir string) (r KindredRelease, err error) {
-	module := filepath.Join(root, "clusterapi")
-	upstream, err := ListModule(ctx, module, "{{.Version}}", clusterAPIModule)
+	if dir, err = filepath.Abs(dir); err != nil {
+		return r, err
+	}
+	if kindred, err = filepath.Abs(kindred); err != nil {
+		return r, err
+	}
+	upstream, err := ListModule(ctx, filepath.Join(root, "clusterapi"), "{{.Version}}", clusterAPIModule)
 	if err != nil {
 		return r, err
 	}
-	paths := map[string]string{}
-	for _, program := range []Program{
-		{Name: "manager", Package: "./cmd/manager"}, {Name: "core", Package: clusterAPIModule + "/core"},
-		{Name: "clusterctl", Package: clusterAPIModule + "/cmd/clusterctl"},
-	} {
-		program.LDFlags = "-s -w -X " + clusterAPIModule + "/version.gitVersion=" + upstream
-		if paths[program.Name], err = program.Build(ctx, module, dir); err != nil {
-			return r, err
-		}
-	}
-	r = KindredRelease{Dir: filepath.Join(dir, "repository"), Clusterctl: paths["clusterctl"], Version: version, ClusterAPI: upstream, module: module}
+	r = KindredRelease{Dir: filepath.Join(dir, "repository"), Clusterctl: filepath.Join(dir, "clusterctl"), Version: version, ClusterAPI: upstream}
 	r.Config = filepath.Join(r.Dir, "clusterctl.yaml")
-	r.args = []string{"--manager", paths["manager"], "--core", paths["core"], "--kindred", kindred, "--kubernetes-version", version, "--out", r.Dir}
+	// The program of Kindred is there already: --old-file leaves the target "build" out.
+	r.args = []string{"--directory", root, "--old-file", "build", "capi-release", "BIN=" + kindred, "KUBERNETES_VERSION=" + version, "CAPI_BIN=" + dir, "CAPI_RELEASE=" + r.Dir}
 	return r, r.WriteProviders(ctx, "v0.1.0")
 }
 
 // WriteProviders adds a version of Kindred's providers to the repository. The configuration and the image are of that version then.
 func (r KindredRelease) WriteProviders(ctx context.Context, version string) error {
-	release := exec.CommandContext(ctx, "go", append([]string{"run", "./cmd/release", "--version", version}, r.args...)...)
-	release.Dir, release.Stderr = r.module, os.Stderr
-	_, err := release.Output()
+	_, err := run(ctx, "", "make", append(r.args, "CAPI_VERSION="+version)...)
 	return err
 }
 
