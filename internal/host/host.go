@@ -40,7 +40,7 @@ func Open(root string) (*Host, error) {
 	}
 	h := &Host{abs}
 	// In a directory of machines this would be the directory of a machine.
-	if info, err := os.Stat(h.dir("lock")); err == nil && info.Mode().IsRegular() {
+	if info, err := os.Stat(h.dir(lockName)); err == nil && info.Mode().IsRegular() {
 		return nil, fmt.Errorf("directory of machines %s: the machines are in %s", abs, h.path("machines"))
 	}
 	return h, nil
@@ -76,23 +76,61 @@ func (h *Host) InstallProgram(of, program string) (path string, err error) {
 	return path, err
 }
 
+// lockName is the name of the file that is locked during a change.
+const lockName = "lock"
+
 // changing runs a function while no other process changes machines.
 func (h *Host) changing(change func() error) error {
 	if os.Geteuid() != 0 {
 		return errors.New("machines on this host need root")
 	}
-	if err := os.MkdirAll(h.root, 0o711); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(h.path("lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := h.lock()
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-		return fmt.Errorf("lock %s: %w", file.Name(), err)
-	}
 	return change()
+}
+
+// lock locks the directory, and creates it if it is missing. A lock that was removed with the directory while this process waited is no lock.
+func (h *Host) lock() (*os.File, error) {
+	for {
+		if err := os.MkdirAll(h.root, 0o711); errors.Is(err, fs.ErrExist) {
+			continue // it was there, and was removed
+		} else if err != nil {
+			return nil, err
+		}
+		file, err := os.OpenFile(h.path(lockName), os.O_RDWR|os.O_CREATE, 0o600)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", file.Name(), err), file.Close())
+		}
+		current, err := isCurrent(file)
+		if current && err == nil {
+			return file, nil
+		}
+		if err := errors.Join(err, file.Close()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// isCurrent reports whether an open file is the one at its path.
+func isCurrent(file *os.File) (bool, error) {
+	open, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	named, err := os.Stat(file.Name())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(open, named), err
 }
 
 // checkName validates the name of a machine or an endpoint: it is a host name, and the name of a directory.

@@ -269,29 +269,3 @@ func (h *Host) remove(ctx context.Context, m Machine) error {
 	}
 	return os.RemoveAll(h.dir(m.Name))
 }
-
-// Reset removes all machines and endpoints of an owner, and the network if no machine is left.
-func (h *Host) Reset(ctx context.Context, owner string) (removed []string, err error) {
-	if names, err := entries(h.root); err != nil || names == nil {
-		return nil, err
-	}
-	err = h.changing(func() error {
-		machines, err := h.List()
-		if err != nil {
-			return err
-		}
-		left := len(machines)
-		for _, m := range machines {
-			if m.Owner != owner {
-				continue
-			}
-			if err := h.remove(ctx, m); err != nil {
-				return err
-			}
-			removed = append(removed, m.Name)
-			left--
-		}
-		return h.resetNetwork(ctx, owner, left == 0)
-	})
-	return removed, err
-}

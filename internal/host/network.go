@@ -177,31 +177,3 @@ func lastAddress(p netip.Prefix) netip.Addr {
 	}
 	return netip.AddrFrom4(bytes)
 }
-
-// resetNetwork removes the endpoints of an owner, and everything that is left if there are no machines.
-func (h *Host) resetNetwork(ctx context.Context, owner string, last bool) error {
-	endpoints, err := h.Endpoints()
-	if err != nil {
-		return err
-	}
-	for _, e := range endpoints {
-		if e.Owner == owner || last {
-			if err := os.Remove(h.endpointFile(e.Name)); err != nil {
-				return err
-			}
-		}
-	}
-	var n network
-	found, err := readJSON(h.path("network.json"), &n)
-	switch {
-	case err != nil:
-		return err
-	case last && found:
-		return errors.Join(h.removeRules(ctx), links.Remove(h.bridge()), os.RemoveAll(h.root))
-	case last:
-		return os.RemoveAll(h.root)
-	case found:
-		return h.writeRules(ctx, n)
-	}
-	return nil
-}
