@@ -6,7 +6,9 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +18,7 @@ import (
 	"github.com/kindred-project/kindred"
 	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/host"
 	"github.com/kindred-project/kindred/internal/providers"
 )
 
@@ -38,7 +41,21 @@ func openClusterAPI(cmd *cobra.Command, dir string) (*clusterAPI, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
+	for _, dir := range release.MachinesDirs() {
+		if err := checkMachinesDir(dir); err != nil {
+			return nil, usageError{err}
+		}
+	}
 	return &clusterAPI{release, cmd, clock.RealClock{}}, nil
+}
+
+// checkMachinesDir reports why a provider cannot make machines in a directory.
+func checkMachinesDir(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return fmt.Errorf("directory of machines %q: it must be an absolute path", dir)
+	}
+	_, err := host.Open(dir)
+	return err
 }
 
 // keep installs the release, and again each day until ctx is done. An error is printed: the cluster works without Cluster API.
@@ -94,5 +111,25 @@ func (a *clusterAPI) install(ctx context.Context, cluster *kindred.Cluster, layo
 		Client: c, Clock: a.clock, Progress: progress,
 		Notice: func(line string) { printf(a.cmd, "%s\n", line) },
 	}
+	if err := a.noteMachinesDirs(ctx, installer, layout); err != nil {
+		return err
+	}
 	return installer.Install(ctx, a.release)
+}
+
+// noteMachinesDirs stores where the providers make machines, before they do, so that "kindred reset" finds them.
+func (a *clusterAPI) noteMachinesDirs(ctx context.Context, installer *providers.Installer, layout datadir.Layout) error {
+	installed, err := installer.MachinesDirs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, dir := range append(a.release.MachinesDirs(), installed...) {
+		if checkMachinesDir(dir) != nil {
+			continue // no machine can be there
+		}
+		if err := layout.AddMachinesDir(filepath.Clean(dir)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

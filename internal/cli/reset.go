@@ -10,12 +10,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/util/cert"
 
 	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/internal/datadir"
+	"github.com/kindred-project/kindred/internal/host"
 	"github.com/kindred-project/kindred/internal/join"
 	"github.com/kindred-project/kindred/internal/machine"
 )
@@ -26,7 +28,10 @@ func newReset() *cobra.Command {
 		Short: "Stop every container of the cluster and remove its data",
 		Long: `Stops every container the cluster owns and removes its data directory: the API's
 objects, certificates, images, volumes and logs. Machines of this host that it manages, as
-those of clusters that Cluster API made, are removed with it. The cluster must not be running.`,
+those of clusters that Cluster API made, are removed with it. The cluster must not be running.
+
+Machines are found in ` + host.DefaultRoot + ` and in each directory that the providers
+of "kindred up --cluster-api" have used. Name another one with --machines-dir.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			layout, err := layoutOf(cmd)
@@ -44,7 +49,7 @@ those of clusters that Cluster API made, are removed with it. The cluster must n
 			return reset(cmd, layout)
 		},
 	}
-	addMachinesDir(cmd.Flags())
+	cmd.Flags().String(machinesDir, "", "directory of the machines of this host, instead of those that are known")
 	return cmd
 }
 
@@ -80,15 +85,50 @@ func removeMachines(cmd *cobra.Command, layout datadir.Layout) error {
 	if err != nil {
 		return err
 	}
-	h, err := hostOf(cmd)
+	owner := join.HashOf(ca[0])
+	hosts, err := hostsOf(cmd, layout, owner)
 	if err != nil {
 		return err
 	}
-	removed, err := h.Reset(cmd.Context(), join.HashOf(ca[0]))
-	for _, name := range removed {
-		printf(cmd, "removed machine %s\n", name)
+	for _, h := range hosts {
+		removed, err := h.Reset(cmd.Context(), owner)
+		for _, name := range removed {
+			printf(cmd, "removed machine %s\n", name)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
+}
+
+// hostsOf returns the directories of machines that are reset: that of the flag, or else those that "kindred up" has stored. The default directory, which
+// it has not stored if clusterctl installed the providers, is added if the owner has something there.
+func hostsOf(cmd *cobra.Command, layout datadir.Layout, owner string) ([]*host.Host, error) {
+	if cmd.Flags().Changed(machinesDir) {
+		h, err := hostOf(cmd)
+		return []*host.Host{h}, err
+	}
+	dirs, err := layout.MachinesDirs()
+	if err != nil {
+		return nil, err
+	}
+	var all []*host.Host
+	for _, dir := range dirs {
+		h, err := host.Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, h)
+	}
+	h, err := host.Open(host.DefaultRoot)
+	if err != nil {
+		return nil, err
+	}
+	if has, err := h.Has(owner); err != nil || !has || slices.Contains(dirs, host.DefaultRoot) {
+		return all, err
+	}
+	return append(all, h), nil
 }
 
 // unlink removes the link to the node's directory that --kubelet-dir made.

@@ -123,3 +123,4 @@ func (l Layout) versionFile() string  { return l.path("kindred.version") }
 func (l Layout) lockFile() string     { return l.path("kindred.lock") }
 func (l Layout) serverFile() string   { return l.path("server") }
 func (l Layout) instanceFile() string { return l.path("kindred.json") }
+func (l Layout) machinesFile() string { return l.path("machines.json") }

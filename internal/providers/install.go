@@ -79,6 +79,20 @@ func (i *Installer) Install(ctx context.Context, r *Release) error {
 	return nil
 }
 
+// MachinesDirs returns the directories in which the managers of installed providers make machines of their host. They may be others than
+// those of the release: of a provider that is newer, or of a release that is to be replaced.
+func (i *Installer) MachinesDirs(ctx context.Context) (dirs []string, err error) {
+	deployments := &unstructured.UnstructuredList{}
+	deployments.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DeploymentList"))
+	if err := i.Client.List(ctx, deployments, client.HasLabels{providerLabel}); err != nil {
+		return nil, err
+	}
+	for _, d := range deployments.Items {
+		dirs = append(dirs, machinesDirs(&d)...)
+	}
+	return dirs, nil
+}
+
 // newerThan returns the version of a provider in the cluster if it is newer than that of the release, or "".
 func (i *Installer) newerThan(ctx context.Context, p Provider) (string, error) {
 	have := &unstructured.Unstructured{}

@@ -40,6 +40,17 @@ webhooks: [{name: a.example.com, sideEffects: None, admissionReviewVersions: [v1
 ---
 ` + namespaceOnly
 
+// machines is a provider whose manager makes machines of its host.
+const machines = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: machines, namespace: some-system}
+spec:
+  selector: {matchLabels: {app: machines}}
+  template: {metadata: {labels: {app: machines}}, spec: {containers: [{name: machines, image: manager, args: [--a, "--machines-dir=${MACHINES:=/var/lib/kindred-machines}", --b]}]}}
+---
+` + namespaceOnly
+
 const inventoryDefinition = definition + `spec:
   group: clusterctl.cluster.x-k8s.io
   names: {kind: Provider, plural: providers, singular: provider, listKind: ProviderList}
@@ -51,7 +62,11 @@ const inventoryDefinition = definition + `spec:
 // TestInstall: a release is installed in a cluster, with its certificate and its entry in the inventory. What is changed is mended, the
 // certificate stays, and a provider that is newer is left alone.
 func TestInstall(t *testing.T) {
-	dir := writeFiles(t, map[string]string{"cluster-api/v1.14.2/core-components.yaml": components, "clusterctl-api.yaml": inventoryDefinition})
+	dir := writeFiles(t, map[string]string{
+		"cluster-api/v1.14.2/core-components.yaml":                     components,
+		"infrastructure-kindred/v0.1.0/infrastructure-components.yaml": machines,
+		"clusterctl-api.yaml":                                          inventoryDefinition,
+	})
 	release, err := Open(dir, withoutVariables)
 	if err != nil {
 		t.Fatal(err)
@@ -127,6 +142,9 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	install()
+	if dirs, err := installer.MachinesDirs(t.Context()); err != nil || !slices.Equal(dirs, []string{"/var/lib/kindred-machines"}) {
+		t.Errorf("directories of machines of what is installed: %q, %v", dirs, err)
+	}
 	if len(notices) != 1 || !strings.Contains(notices[0], "cluster-api stays v1.15.0, which is newer than v1.14.2") {
 		t.Errorf("notices %q", notices)
 	}

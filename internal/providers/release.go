@@ -136,3 +136,34 @@ func openProvider(file, kind string, lookup func(string) string) (Provider, erro
 	p.Namespace = p.objects[i].GetName()
 	return p, nil
 }
+
+// machinesFlag begins the argument of a manager that makes machines of its host in a directory.
+const machinesFlag = "--machines-dir="
+
+// MachinesDirs returns the directories in which the managers make machines of their host.
+func (r *Release) MachinesDirs() (dirs []string) {
+	for _, p := range r.Providers {
+		for _, o := range p.objects {
+			dirs = append(dirs, machinesDirs(o)...)
+		}
+	}
+	return dirs
+}
+
+// machinesDirs returns the directories that the containers of a Deployment have as an argument.
+func machinesDirs(o *unstructured.Unstructured) (dirs []string) {
+	if o.GetKind() != "Deployment" {
+		return nil
+	}
+	containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+	for _, container := range containers {
+		fields, _ := container.(map[string]any)
+		args, _, _ := unstructured.NestedStringSlice(fields, "args")
+		for _, arg := range args {
+			if dir, found := strings.CutPrefix(arg, machinesFlag); found {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	return dirs
+}

@@ -96,3 +96,21 @@ func TestOpenRefuses(t *testing.T) {
 		})
 	}
 }
+
+// TestMachinesDirs: the directory of machines is that which a manager gets as an argument.
+func TestMachinesDirs(t *testing.T) {
+	dir := writeFiles(t, map[string]string{
+		"cluster-api/v1.14.2/core-components.yaml":                     components,
+		"infrastructure-kindred/v0.1.0/infrastructure-components.yaml": machines,
+		"clusterctl-api.yaml":                                          definition,
+	})
+	for variable, want := range map[string]string{"": "/var/lib/kindred-machines", "/srv/machines": "/srv/machines"} {
+		r, err := Open(dir, func(string) string { return variable })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{want}, r.MachinesDirs()); diff != "" {
+			t.Errorf("with the variable %q (-want +got):\n%s", variable, diff)
+		}
+	}
+}
