@@ -17,4 +17,7 @@
 //	kindred.json     what runs there, or ran there last, for "kindred status" and other tools.
 //
 // The kernel releases the lock when the process ends, so a lock is never stale.
+//
+// machines.json lists the directories in which pods of the cluster have made machines of this host, for
+// "kindred reset".
 package datadir
