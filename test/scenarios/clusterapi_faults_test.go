@@ -264,13 +264,10 @@ func (k *kindredManagement) isHalfMade(name, manifest string) {
 func (k *kindredManagement) isAlone(name string) {
 	k.Helper()
 	first := k.host.list()
-	other := *k
-	other.management = &management{inNamespace(k.T, k.cluster, k.namespace+"-other"), k.programs}
-	other.dir = k.TempDir()
-	k.kubectl("create", "namespace", other.namespace)
+	other := k.elsewhere()
 	other.create(name, 1, 0)
 	other.nodesReady(name, 1, provisioning)
-	for _, cluster := range []*kindredManagement{k, &other} {
+	for _, cluster := range []*kindredManagement{k, other} {
 		cluster.hasNodes(name, 1)
 	}
 	both := k.host.list()
@@ -282,7 +279,7 @@ func (k *kindredManagement) isAlone(name string) {
 			k.Errorf("%s of the %s of both clusters: %q and %q", field, object, mine, theirs)
 		}
 	}
-	k.leadsElsewhere(name, &other)
+	k.leadsElsewhere(name, other)
 	other.goes(name)
 	if diff := cmp.Diff(first, k.host.list()); diff != "" {
 		k.Errorf("machines of the host after the other cluster was deleted (-want +got):\n%s", diff)

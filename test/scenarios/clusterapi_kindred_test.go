@@ -67,6 +67,16 @@ func newKindredManagementOn(t *testing.T, host *hostMachines, release servers.Ki
 	return &kindredManagement{m, release, host, t.TempDir()}
 }
 
+// elsewhere returns this management cluster with another namespace, which it creates.
+func (k *kindredManagement) elsewhere() *kindredManagement {
+	k.Helper()
+	other := *k
+	other.management = &management{inNamespace(k.T, k.cluster, k.namespace+"-other"), k.programs}
+	other.dir = k.TempDir()
+	k.kubectl("create", "namespace", other.namespace)
+	return &other
+}
+
 // create creates a Cluster with a number of servers and workers from the release's template.
 func (k *kindredManagement) create(name string, controlPlane, workers int) {
 	k.Helper()
@@ -252,7 +262,7 @@ func TestClusterAPIKindredMove(t *testing.T) {
 		}
 	})
 	away.cluster.terminate(t)
-	if r := away.cluster.run("reset", "--machines-dir", away.host.dir); r.code != 0 || strings.Contains(r.out, "removed machine") {
+	if r := away.cluster.run("reset"); r.code != 0 || strings.Contains(r.out, "removed machine") {
 		t.Errorf("reset of the other management cluster: %d\n%s%s", r.code, r.out, r.err)
 	}
 	home.kubectl("scale", "machinedeployment", "work", "--replicas=2")
