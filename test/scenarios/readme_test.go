@@ -155,4 +155,7 @@ func TestClusterAPIReadme(t *testing.T) {
 			t.Errorf("the examples do not print %q:\n%s", want, out)
 		}
 	}
+	if _, err := os.Stat(filepath.Join(host.dir, "network.json")); !os.IsNotExist(err) {
+		t.Errorf("the reset of the second management cluster, after the last machine, has left the network of machines: %v", err)
+	}
 }
