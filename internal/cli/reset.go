@@ -49,7 +49,7 @@ of "kindred up --cluster-api" have used. Name another one with --machines-dir.`,
 			return reset(cmd, layout)
 		},
 	}
-	cmd.Flags().String(machinesDir, "", "directory of the machines of this host, instead of those that are known")
+	cmd.Flags().String(machinesDir, "", "remove the machines of this host in this directory, and in no other one")
 	return cmd
 }
 
