@@ -22,6 +22,9 @@ func newMachinesDir(t *testing.T, owner string) (dir string) {
 	if err := os.MkdirAll(filepath.Join(dir, "endpoints"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	text := `{"name": "api", "owner": "` + owner + `", "address": "10.192.255.254", "port": 6443}`
 	if err := os.WriteFile(filepath.Join(dir, "endpoints", "api.json"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -62,10 +62,10 @@ func (h *Host) path(elem ...string) string {
 // InstallProgram copies a program to that of a version of Kubernetes, such as v1.37.1, and returns its path. Machines that run
 // the program keep the file that they have.
 func (h *Host) InstallProgram(of, program string) (path string, err error) {
-	if _, err := version.ParseSemantic(of); err != nil || !strings.HasPrefix(of, "v") {
-		return "", fmt.Errorf("%q is no version such as v1.37.1", of)
+	if err := checkVersion(of); err != nil {
+		return "", err
 	}
-	path = h.path("bin", of, "kindred")
+	path = h.path(programsName, of, "kindred")
 	err = h.changing(func() error {
 		same, err := sameContent(path, program)
 		if same || err != nil {
@@ -74,6 +74,16 @@ func (h *Host) InstallProgram(of, program string) (path string, err error) {
 		return copyFile(program, path)
 	})
 	return path, err
+}
+
+// programsName is the name of the directory with the programs, by their versions.
+const programsName = "bin"
+
+func checkVersion(name string) error {
+	if _, err := version.ParseSemantic(name); err != nil || !strings.HasPrefix(name, "v") {
+		return fmt.Errorf("%q is no version such as v1.37.1", name)
+	}
+	return nil
 }
 
 // lockName is the name of the file that is locked during a change.

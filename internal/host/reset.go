@@ -41,10 +41,10 @@ func (h *Host) owners() ([]string, error) {
 	return all, nil
 }
 
-// Reset removes all machines and endpoints of an owner. If no machine and no endpoint is left then, it removes the directory as well, with the network
-// and the programs, which all owners share.
+// Reset removes all machines and endpoints of an owner. If no machine and no endpoint is left then, it removes the network and the programs as well,
+// which all owners share, and the directory. A directory that was never one of machines is left alone.
 func (h *Host) Reset(ctx context.Context, owner string) (removed []string, err error) {
-	if names, err := entries(h.root); err != nil || names == nil {
+	if used, err := h.isUsed(); err != nil || !used {
 		return nil, err
 	}
 	err = h.changing(func() error {
@@ -64,6 +64,19 @@ func (h *Host) Reset(ctx context.Context, owner string) (removed []string, err e
 		return h.removeShared(ctx)
 	})
 	return removed, err
+}
+
+// isUsed reports whether the directory is one of machines: it has been locked, or has nothing but programs, which providers install without the lock.
+func (h *Host) isUsed() (bool, error) {
+	if info, err := os.Stat(h.path(lockName)); err == nil && info.Mode().IsRegular() {
+		return true, nil
+	}
+	names, err := entries(h.root)
+	if err != nil || !slices.Equal(names, []string{programsName}) {
+		return false, err
+	}
+	versions, err := entries(h.path(programsName))
+	return err == nil && !slices.ContainsFunc(versions, func(name string) bool { return checkVersion(name) != nil }), err
 }
 
 // removeMachines removes the machines of an owner, and directories of machines that are not complete: their creation or removal was interrupted, and
@@ -143,16 +156,9 @@ func (h *Host) removeShared(ctx context.Context) error {
 	return h.removeRoot()
 }
 
-// removeRoot removes the directory, the lock as the last file: a process that locks a new one finds nothing that is still to be removed.
+// removeRoot removes what is known in the directory, the lock at last: a process that locks a new one finds nothing that is still to be removed.
 func (h *Host) removeRoot() error {
-	names, err := entries(h.root)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if name == lockName {
-			continue
-		}
+	for _, name := range []string{"network.json", programsName, "endpoints", "machines"} {
 		if err := os.RemoveAll(h.path(name)); err != nil {
 			return err
 		}
@@ -162,7 +168,8 @@ func (h *Host) removeRoot() error {
 	}
 	switch err := os.Remove(h.root); {
 	case errors.Is(err, unix.EBUSY): // a mount point
-	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.ENOENT): // another process makes a machine, or has removed the last one
+	case errors.Is(err, unix.ENOTEMPTY): // other files, or another process makes a machine
+	case errors.Is(err, unix.ENOENT): // such a process has removed it
 	default:
 		return err
 	}

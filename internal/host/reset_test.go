@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -123,6 +124,41 @@ func TestResetAfterReboot(t *testing.T) {
 	h.reset(t, "one")
 	if _, err := os.Stat(h.root); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the directory is left: %v", err)
+	}
+}
+
+// TestResetOfOtherFiles: a directory that is not one of machines is left as it is, one in which providers have installed programs is removed, and files
+// beside machines stay.
+func TestResetOfOtherFiles(t *testing.T) {
+	netns.Required(t)
+	for name, test := range map[string]struct{ files, left []string }{
+		"another directory":  {[]string{"bin/tool", "machines/a/b", "notes"}, []string{"bin/tool", "machines/a/b", "notes"}},
+		"other programs":     {[]string{"bin/tool"}, []string{"bin/tool"}},
+		"programs":           {[]string{"bin/v1.37.1/kindred", "bin/v1.38.0/kindred"}, nil},
+		"files beside those": {[]string{"bin/v1.37.1/kindred", "lock", "notes"}, []string{"notes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &Host{root: filepath.Join(t.TempDir(), "machines")}
+			for _, file := range test.files {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(h.path(file)), 0o700), os.WriteFile(h.path(file), nil, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.reset(t, "one")
+			var left []string
+			err := filepath.WalkDir(h.root, func(path string, entry fs.DirEntry, err error) error {
+				if err == nil && !entry.IsDir() {
+					left = append(left, strings.TrimPrefix(path, h.root+"/"))
+				}
+				return err
+			})
+			if len(test.left) == 0 && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the directory is left: %v", err)
+			}
+			if diff := cmp.Diff(test.left, left); diff != "" {
+				t.Errorf("files that are left (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
