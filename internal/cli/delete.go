@@ -214,11 +214,20 @@ func kindAndNameIn(ref ownership.ObjectReference, usual string) string {
 
 func previewBranch(o ownership.PreviewedObject, namespace string, all bool) branch {
 	return branch{
-		id: o.UID, ref: o.ObjectReference, mark: inNamespace(o.ObjectReference, namespace), above: parents(o.Owners),
+		id: o.UID, ref: o.ObjectReference, mark: inNamespace(o.ObjectReference, namespace), above: previewParents(o),
 		cells:   []string{strings.ToLower(string(o.Outcome))},
 		colours: []colour{outcomeColour(o)},
 		notes:   func(at position) []string { return previewNotes(o, at.above, all) },
 	}
+}
+
+// previewParents returns what an object may be shown below: its owners, or what a controller deletes it with.
+func previewParents(o ownership.PreviewedObject) []types.UID {
+	above := parents(o.Owners)
+	if o.DeletedWith != nil {
+		above = append(above, o.DeletedWith.UID)
+	}
+	return above
 }
 
 func outcomeColour(o ownership.PreviewedObject) colour {
@@ -236,11 +245,15 @@ func previewNotes(o ownership.PreviewedObject, above types.UID, all bool) []stri
 	if o.Deleting {
 		begun = "already being deleted"
 	}
+	var with string
+	if o.DeletedWith != nil {
+		with = "a controller deletes it with " + kindAndName(*o.DeletedWith)
+	}
 	var keepers []string
 	for _, owner := range o.KeptBy {
 		keepers = append(keepers, owner.Kind+"/"+owner.Name+standingNote(owner.Standing))
 	}
-	return slices.Concat(nonEmpty(begun), blockNotes(o.BlockedBy, above, all), nonEmpty(notedAll("kept by %s", "kept by %s", keepers, all)), nonEmpty(volumeNote(o.Volume)))
+	return slices.Concat(nonEmpty(begun), nonEmpty(with), blockNotes(o.BlockedBy, above, all), nonEmpty(notedAll("kept by %s", "kept by %s", keepers, all)), nonEmpty(volumeNote(o.Volume)))
 }
 
 // volumeNote says what happens to the data of a deleted claim. It does not name the volume, so that claims that are

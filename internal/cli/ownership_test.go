@@ -192,12 +192,16 @@ func TestPrintPreview(t *testing.T) {
 	retained.Volume = &ownership.ClaimedVolume{Name: "pvc-2", ReclaimPolicy: "Retain"}
 	secret := object("secret", ownership.OutcomeDeleted, "web")
 	secret.Volume = &ownership.ClaimedVolume{Name: "pvc-3"}
+	web := object("web", ownership.OutcomeDeleted)
+	caused := object("caused", ownership.OutcomeDeleted, "other")
+	caused.DeletedWith = &web.ObjectReference
 	preview := &ownership.DeletionPreview{Status: ownership.DeletionPreviewStatus{
-		Objects: []ownership.PreviewedObject{object("web", ownership.OutcomeDeleted), held, behind, kept, data, retained, secret},
-		Deleted: 6, Kept: 1, Blocked: 2, Warnings: []string{"a warning"},
+		Objects: []ownership.PreviewedObject{web, held, behind, kept, data, retained, secret, caused},
+		Deleted: 7, Kept: 1, Blocked: 2, Warnings: []string{"a warning"},
 	}}
 	want := `OBJECT            OUTCOME  NOTES
 Set/web           deleted
+├─ Set/caused     deleted  a controller deletes it with Set/web
 ├─ Set/data       deleted  its volume is deleted too, with the data
 ├─ Set/held       deleted  waits for finalizer example.com/hold
 │  └─ Set/behind  deleted
@@ -205,7 +209,7 @@ Set/web           deleted
 ├─ Set/retained   deleted  its volume is kept, with the data (reclaim policy Retain)
 └─ Set/secret     deleted  its volume may be deleted too, with the data: you may not read its reclaim policy
 
-would be deleted: 6, kept: 1, held up: 2
+would be deleted: 7, kept: 1, held up: 2
 a warning
 `
 	got := printed(func(cmd *cobra.Command) { printPreview(cmd, preview, false) })

@@ -365,15 +365,10 @@ func (m *management) previewed(cluster string) []string {
 	return names
 }
 
-// goes deletes a Cluster and waits until nothing is left of it. What goes is what the preview shows, and the binding of its ClusterResourceSets,
-// which the preview does not show: the sets own it and stay, and Cluster API's controller deletes it.
+// goes deletes a Cluster and waits until nothing is left of it. What goes is what the preview shows.
 func (m *management) goes(cluster string) {
 	m.Helper()
 	want, before := m.previewed(cluster), m.members()
-	if binding := "clusterresourcesetbinding.addons.cluster.x-k8s.io/" + cluster; slices.Contains(before, binding) {
-		want = append(want, binding)
-		slices.Sort(want)
-	}
 	m.kubectl("delete", "cluster", cluster, "--wait=false")
 	m.within(provisioning, cluster+" is gone", func() error {
 		left := m.kubectl("get", "cluster-api,secrets,configmaps", "--ignore-not-found", "-o", "name", "-l", "cluster.x-k8s.io/cluster-name="+cluster)
@@ -383,7 +378,7 @@ func (m *management) goes(cluster string) {
 		after := m.members()
 		gone := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(after, name) })
 		if diff := cmp.Diff(want, gone); diff != "" {
-			return fmt.Errorf("what went (-preview and binding +deletion):\n%s", diff)
+			return fmt.Errorf("what went (-preview +deletion):\n%s", diff)
 		}
 		return nil
 	})

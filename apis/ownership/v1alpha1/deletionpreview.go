@@ -112,6 +112,9 @@ type PreviewedObject struct {
 	// reference to the claim; its reclaim policy decides whether it is deleted too.
 	// +optional
 	Volume *ClaimedVolume `json:"volume,omitempty"`
+	// deletedWith is set for an object that a controller deletes when this other object, which does not own it, is deleted.
+	// +optional
+	DeletedWith *ObjectReference `json:"deletedWith,omitempty"`
 }
 
 // DeletionPreviewStatus shows what a deletion would do.

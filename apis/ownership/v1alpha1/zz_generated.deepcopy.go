@@ -820,6 +820,11 @@ func (in *PreviewedObject) DeepCopyInto(out *PreviewedObject) {
 		*out = new(ClaimedVolume)
 		**out = **in
 	}
+	if in.DeletedWith != nil {
+		in, out := &in.DeletedWith, &out.DeletedWith
+		*out = new(ObjectReference)
+		**out = **in
+	}
 	return
 }
 

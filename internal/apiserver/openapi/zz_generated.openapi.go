@@ -2680,12 +2680,18 @@ func schema_kindred_apis_ownership_v1alpha1_PreviewedObject(ref common.Reference
 							Ref:         ref(v1alpha1.ClaimedVolume{}.OpenAPIModelName()),
 						},
 					},
+					"deletedWith": {
+						SchemaProps: spec.SchemaProps{
+							Description: "deletedWith is set for an object that a controller deletes when this other object, which does not own it, is deleted.",
+							Ref:         ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"apiVersion", "kind", "name", "outcome"},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ClaimedVolume{}.OpenAPIModelName(), v1alpha1.DeletionBlock{}.OpenAPIModelName(), v1alpha1.OwnerReference{}.OpenAPIModelName()},
+			v1alpha1.ClaimedVolume{}.OpenAPIModelName(), v1alpha1.DeletionBlock{}.OpenAPIModelName(), v1alpha1.ObjectReference{}.OpenAPIModelName(), v1alpha1.OwnerReference{}.OpenAPIModelName()},
 	}
 }
 

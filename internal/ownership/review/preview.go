@@ -84,13 +84,21 @@ func (q *question) preview(ctx context.Context, spec *ownership.DeletionPreviewS
 	if err != nil {
 		return ownership.DeletionPreviewStatus{}, err
 	}
-	p := prediction{question: q, targets: map[types.UID]bool{}, containers: map[types.UID][]types.UID{}, objects: map[types.UID]graph.Object{}}
+	p := prediction{
+		question: q, targets: map[types.UID]bool{}, containers: map[types.UID][]types.UID{}, causes: map[types.UID]types.UID{},
+		objects: map[types.UID]graph.Object{},
+	}
 	for _, target := range p.inOrder(targets) {
 		p.targets[target.UID] = true
 		p.deletions = append(p.deletions, graph.Deletion{UID: target.UID, Policy: q.propagation(versions[target.UID].WithResource(target.Resource.Resource), spec.PropagationPolicy)})
 	}
 	p.empty(targets)
 	p.rehearse(ctx)
+	if added, err := p.addBindings(ctx); err != nil {
+		return ownership.DeletionPreviewStatus{}, err
+	} else if added {
+		p.rehearse(ctx)
+	}
 	return p.status(ctx)
 }
 
@@ -191,6 +199,8 @@ type prediction struct {
 	deletions []graph.Deletion
 	// containers are, by UID, the namespace and the definition that an object is deleted with.
 	containers map[types.UID][]types.UID
+	// causes are, by UID, the object that does not own an object, and with which a controller deletes it.
+	causes map[types.UID]types.UID
 
 	forecasts []graph.Forecast
 	objects   map[types.UID]graph.Object
@@ -279,6 +289,7 @@ func (p *prediction) rehearse(ctx context.Context) {
 		p.unlisted = g.Unlisted()
 	})
 	lookup := func(a graph.Action) graph.Outcome { return p.Collector.Lookup(ctx, a) }
+	p.undecided = nil
 	p.forecasts = atOnce.Delete(lookup, p.deletions...)
 	for _, f := range p.forecasts {
 		p.objects[f.UID] = f.Object
@@ -300,6 +311,9 @@ func (p *prediction) sort() {
 			if level, reached := levels[owner.UID]; reached && owner.UID != f.UID {
 				levels[f.UID] = min(levels[f.UID], level+1)
 			}
+		}
+		if cause, caused := p.causes[f.UID]; caused {
+			levels[f.UID] = levels[cause] + 1
 		}
 		if len(p.containers[f.UID]) > 0 {
 			levels[f.UID] = 1
@@ -350,6 +364,7 @@ func (p *prediction) status(ctx context.Context) (ownership.DeletionPreviewStatu
 		object := p.object(ctx, f)
 		object.BlockedBy = append(object.BlockedBy, blocked[f.UID]...)
 		object.Volume = volumes[f.UID]
+		object.DeletedWith = p.cause(ctx, f.UID)
 		s.Objects = append(s.Objects, object)
 		switch object.Outcome {
 		case ownership.OutcomeDeleted:

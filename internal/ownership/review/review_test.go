@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
@@ -34,7 +35,18 @@ var (
 	crds         = resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false)
 	widgets      = resource("example.com", "v1", "widgets", "Widget", true)
 	volumeClaims = resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true)
-	servedKinds  = []graph.Resource{configMaps, pods, jobs, spaces, crds, widgets, volumeClaims, persistentVolumes}
+
+	clusters         = resource(clusterapi.Core, "v1beta2", "clusters", "Cluster", true)
+	classes          = resource(clusterapi.Core, "v1beta2", "clusterclasses", "ClusterClass", true)
+	deployments      = resource(clusterapi.Core, "v1beta2", "machinedeployments", "MachineDeployment", true)
+	machineTemplates = resource(clusterapi.Infrastructure, "v1beta2", "devmachinetemplates", "DevMachineTemplate", true)
+	resourceSets     = resource(clusterapi.Addons, "v1beta2", "clusterresourcesets", "ClusterResourceSet", true)
+	bindings         = resource(clusterapi.Addons, "v1beta2", "clusterresourcesetbindings", "ClusterResourceSetBinding", true)
+
+	servedKinds = []graph.Resource{
+		configMaps, pods, jobs, spaces, crds, widgets, volumeClaims, persistentVolumes,
+		clusters, classes, deployments, machineTemplates, resourceSets, bindings,
+	}
 )
 
 func (w *world) preview(spec ownership.DeletionPreviewSpec) (ownership.DeletionPreviewStatus, error) {
