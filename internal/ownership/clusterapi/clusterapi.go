@@ -28,6 +28,14 @@ const (
 	ClusterNameLabel = Core + "/cluster-name"
 	// ControlPlaneLabel is on the Machines of a control plane.
 	ControlPlaneLabel = Core + "/control-plane"
+	// DeploymentNameLabel, SetNameLabel, PoolNameLabel and ControlPlaneNameLabel have, on a Machine, the name of what has created it, and the
+	// first, on a MachineSet, that of its MachineDeployment.
+	DeploymentNameLabel   = Core + "/deployment-name"
+	SetNameLabel          = Core + "/set-name"
+	PoolNameLabel         = Core + "/pool-name"
+	ControlPlaneNameLabel = Core + "/control-plane-name"
+	// TopologyOwnedLabel is on the objects of a Cluster that is made from a ClusterClass.
+	TopologyOwnedLabel = "topology." + Core + "/owned"
 	// PausedAnnotation pauses the controllers of Cluster API and its providers for an object. The
 	// providers' contract requires them to honor it.
 	PausedAnnotation = Core + "/paused"

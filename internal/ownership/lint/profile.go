@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -18,9 +19,9 @@ import (
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 )
 
-// settling is the time after its creation in which an object may have other owners than documented, because its controllers replace its first
+// Settling is the time after its creation in which an object may have other owners than documented, because its controllers replace its first
 // owner by a more appropriate one, and in which an undeletion may hold it.
-const settling = time.Minute
+const Settling = time.Minute
 
 // Profile is a project's table of the owners of its objects. Under a profile only these objects are checked, what the table allows is no
 // finding, and what the project's controllers mend by themselves is not repaired.
@@ -32,11 +33,14 @@ type Profile struct {
 	rootLabel string
 }
 
-// row has the owners of the objects of a kind. One of the alternatives must hold.
+// row has the owners of the objects of a kind. One of the alternatives must hold. The first row that matches an object counts.
 type row struct {
 	kind
+	// label, if set, is on all objects of the row.
+	label        string
 	alternatives []owners
-	// optional is true if an object may as well have no owner.
+	// optional is true if an object may as well have no owner. One that is not shared is a template: if another object names it, the
+	// project's controllers give it an owner.
 	optional bool
 	// shared is true for a kind that is not the project's own: only objects with the root's label, or with an owner of the project, count.
 	shared bool
@@ -50,6 +54,8 @@ type owner struct {
 	kind
 	role    role
 	several bool
+	// once is true if the project's controllers set the reference when they create the object, and do not restore it.
+	once bool
 }
 
 // role tells the controller, whose reference has controller: true, from other owners.
@@ -79,6 +85,8 @@ func (w owner) matches(ref graph.Owner) bool {
 
 func (w owner) String() string {
 	switch {
+	case w.several && strings.HasSuffix(w.name, "s"):
+		return w.kind.String() + "es"
 	case w.several:
 		return w.kind.String() + "s"
 	case w.role == controller:
@@ -116,9 +124,15 @@ func (w owners) match(refs []graph.Owner) bool {
 	})
 }
 
+// isTemplate reports whether the objects of the row are templates.
+func (r *row) isTemplate() bool { return r.optional && !r.shared }
+
+// mayBeBare reports whether an object may have no owner.
+func (r *row) mayBeBare(o *Object) bool { return r.optional && len(o.NamedBy) == 0 }
+
 // allows reports whether the references are one of the row's alternatives.
-func (r *row) allows(refs []graph.Owner) bool {
-	if len(refs) == 0 && r.optional {
+func (r *row) allows(o *Object, refs []graph.Owner) bool {
+	if len(refs) == 0 && r.mayBeBare(o) {
 		return true
 	}
 	return slices.ContainsFunc(r.alternatives, func(w owners) bool { return w.match(refs) })
@@ -130,6 +144,19 @@ func (r *row) String() string {
 		all = append(all, w.String())
 	}
 	return strings.Join(all, ", or ")
+}
+
+// NeedsNames reports whether the rules need to know what names an object: a template without an owner, or with a reference that the
+// project's controllers mend only for what names it.
+func (p *Profile) NeedsNames(o *Object, kinds map[schema.GroupKind]Kind) bool {
+	r := p.row(o)
+	if r == nil || !r.isTemplate() {
+		return false
+	}
+	return len(o.Owners) == 0 || len(o.Lost) > 0 || slices.ContainsFunc(o.Owners, func(ref graph.Owner) bool {
+		versions := kinds[ownerKind(ref)].Versions
+		return len(versions) > 0 && versions[0] != ref.APIVersion
+	})
 }
 
 // Of reports whether the profile may have rules for an object, from its kind alone. [Profile.Covers] decides when its labels are known.
@@ -148,7 +175,10 @@ func (p *Profile) Covers(o *Object) bool {
 }
 
 func (p *Profile) row(o *Object) *row {
-	i := slices.IndexFunc(p.rows, func(r row) bool { return r.matches(groupKind(o)) })
+	i := slices.IndexFunc(p.rows, func(r row) bool {
+		_, labelled := o.Labels[r.label]
+		return r.matches(groupKind(o)) && (labelled || r.label == "")
+	})
 	if i < 0 {
 		return nil
 	}
@@ -184,8 +214,8 @@ func undocumented(s *Snapshot, o *Object) []Finding {
 	}
 	r, refs := s.profile.row(o), distinct(o)
 	switch other, strays := s.profile.stray(o, refs); {
-	case !r.allows(refs):
-		return []Finding{{Message: fmt.Sprintf("%s; %s documents for a %s: %s", has(refs), s.profile.project, o.Kind, r)}}
+	case !r.allows(o, refs):
+		return []Finding{{Message: fmt.Sprintf("%s%s; %s documents for a %s: %s", has(refs), although(o, refs), s.profile.project, o.Kind, r)}}
 	case strays:
 		return []Finding{{Message: fmt.Sprintf("owned by %s, but its label %s names %s", nameOf(other), s.profile.rootLabel, o.Labels[s.profile.rootLabel])}}
 	}
@@ -219,14 +249,26 @@ func has(refs []graph.Owner) string {
 	return "owned by " + enumerate(names)
 }
 
+// although says why an object needs an owner that may have none otherwise.
+func although(o *Object, refs []graph.Owner) string {
+	if len(refs) > 0 || len(o.NamedBy) == 0 {
+		return ""
+	}
+	var names []string
+	for _, n := range o.NamedBy {
+		names = append(names, n.Kind+" "+n.Name)
+	}
+	return ", but is named by " + enumerate(names)
+}
+
 // young reports whether the controllers may not have come to an object yet.
-func (s *Snapshot) young(o *Object) bool { return s.now.Sub(o.Created) < settling }
+func (s *Snapshot) young(o *Object) bool { return s.now.Sub(o.Created) < Settling }
 
 // concerns reports whether a finding of another rule is one under the profile, and adapts it.
 func (p *Profile) concerns(s *Snapshot, f *Finding) bool {
 	switch r := p.row(f.Object); f.Rule {
 	case ownership.RuleNoOwner: // Where an owner is required, the finding is that it is not as documented.
-		return r.optional && !s.young(f.Object)
+		return r.mayBeBare(f.Object) && !s.young(f.Object)
 	case ownership.RuleTooManyOwners: // The table says how many.
 		return false
 	case ownership.RuleDangling:
@@ -234,18 +276,31 @@ func (p *Profile) concerns(s *Snapshot, f *Finding) bool {
 	case ownership.RuleOnHold:
 		return f.Object.Hold.Undeletion == "" || !s.young(f.Object) // The undeletion is at work.
 	case ownership.RuleLostReference:
-		p.leave(f)
-		return slices.ContainsFunc(lostOwners(f.Object), func(lost graph.Owner) bool {
-			return slices.Contains(f.Owners, lost.UID) && r.allows(append(distinct(f.Object), lost))
-		})
+		i := slices.IndexFunc(f.Object.Lost, func(lost metav1.OwnerReference) bool { return slices.Contains(f.Owners, lost.UID) })
+		lost := graph.Owner{OwnerReference: f.Object.Lost[i]}
+		p.leave(f, r, lost)
+		return r.allows(f.Object, append(distinct(f.Object), lost))
 	case ownership.RuleStaleVersion, ownership.RuleUnservedVersion:
-		p.leave(f)
+		p.leave(f, r, graph.Owner{OwnerReference: *f.Fix.Remove})
 	}
 	return true
 }
 
-// leave leaves the repair to the project's controllers.
-func (p *Profile) leave(f *Finding) {
+// leave leaves the repair of a reference to the project's controllers, if they correct it.
+func (p *Profile) leave(f *Finding, r *row, ref graph.Owner) {
+	if !r.corrected(f.Object, ref) {
+		return
+	}
 	f.Fix, f.MendedBy = nil, "the controllers of "+p.project
 	f.Remedy = fmt.Sprintf("Nothing to do: %s correct it, unless the %s is paused or they do not run.", f.MendedBy, p.root)
+}
+
+// corrected reports whether the project's controllers restore a reference that was removed from an object, or is in an old version.
+func (r *row) corrected(o *Object, ref graph.Owner) bool {
+	if r.isTemplate() {
+		return slices.ContainsFunc(o.NamedBy, func(n Namer) bool { return n.gives(ref) })
+	}
+	return !slices.ContainsFunc(r.alternatives, func(w owners) bool {
+		return slices.ContainsFunc(w, func(owner owner) bool { return owner.once && owner.kind.matches(ownerKind(ref)) })
+	})
 }

@@ -36,7 +36,12 @@ type Object struct {
 	Created time.Time
 	// Hold is set for objects on hold.
 	Hold *ownership.Hold
+	// NamedBy are required only for the objects for which a profile's NeedsNames returns true.
+	NamedBy []Namer
 }
+
+// Namer is an object whose spec names another one.
+type Namer struct{ Kind, Name string }
 
 // Kind is a served kind.
 type Kind struct {

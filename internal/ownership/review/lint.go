@@ -133,7 +133,9 @@ func (q *question) inspect(ctx context.Context, spec *ownership.OwnershipLintSpe
 	in.label(ctx, objects)
 	in.hold(ctx, objects)
 	in.count(objects)
-	snapshot := lint.NewSnapshot(objects, in.kinds(ctx)).Under(in.profile, in.Clock.Now())
+	kinds := in.kinds(ctx)
+	in.name(ctx, objects, kinds)
+	snapshot := lint.NewSnapshot(objects, kinds).Under(in.profile, in.Clock.Now())
 	for _, f := range lint.Check(snapshot, spec.Rules...) {
 		if in.concerns(&f) {
 			in.findings = append(in.findings, f)
