@@ -172,7 +172,7 @@ func (r *MachineReconciler) provision(ctx context.Context, cluster *clusterv1.Cl
 // ensure makes the machine unless it was made before: one that has disappeared is not replaced by an empty one. One that ran before
 // the host was started again is started, and one that was moved here gets its owner.
 func (r *MachineReconciler) ensure(ctx context.Context, spec hostclient.Spec, m *infrav1.KindredMachine) (onHost hostclient.Machine, gone bool, err error) {
-	if ptr.Deref(m.Status.Initialization.Provisioned, false) {
+	if wasMade(m) {
 		onHost, found, err := r.Host.Get(ctx, spec.Name)
 		if err != nil || !found {
 			return onHost, err == nil, err
@@ -183,6 +183,13 @@ func (r *MachineReconciler) ensure(ctx context.Context, spec hostclient.Spec, m 
 	}
 	onHost, err = r.Host.Apply(ctx, spec)
 	return onHost, false, err
+}
+
+// wasMade reports whether the machine was made before. A KindredMachine that was moved here or restored has no status, and the provider ID that
+// another object had with another UID.
+func wasMade(m *infrav1.KindredMachine) bool {
+	name, chosen := nameOnHost(m)
+	return ptr.Deref(m.Status.Initialization.Provisioned, false) || chosen && name != chooseName(m)
 }
 
 // report sets the status by what the host says about the machine.

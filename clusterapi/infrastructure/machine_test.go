@@ -218,6 +218,10 @@ func TestMachineIsNotReady(t *testing.T) {
 		"gone from the host": {change: func(_ *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Secret, m *infrav1.KindredMachine, _ *fakeHost) {
 			m.Spec.ProviderID, m.Status.Initialization.Provisioned = "kindred:///m-1", ptr.To(true)
 		}, reason: infrav1.GoneReason},
+		"restored, and gone from the host": {change: func(_ *clusterv1.Cluster, _ *clusterv1.Machine, _ *corev1.Secret, m *infrav1.KindredMachine, _ *fakeHost) {
+			m.Spec.ProviderID = infrav1.ProviderIDPrefix + chooseName(m)
+			m.UID = "of the restored object"
+		}, reason: infrav1.GoneReason},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

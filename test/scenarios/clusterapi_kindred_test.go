@@ -312,8 +312,11 @@ func TestClusterAPIKindredTopology(t *testing.T) {
 	}
 	k.upgraded("work", 3)
 	owners.good("while it is upgraded")
+	before := k.members()
 	k.explained("work")
 	owners.good("while it is deleted")
+	k.comesBackWithoutMachines("work", 3, before)
+	owners.good("while its objects come back, and go again")
 	if left := k.host.list(); len(left) > 0 {
 		t.Errorf("machines that are left: %+v", left)
 	}
@@ -357,6 +360,42 @@ func (k *kindredManagement) upgraded(name string, machines int) {
 		}
 		return nil
 	})
+}
+
+// comesBackWithoutMachines undeletes a Cluster, whose objects return, and deletes it again. The answer says before that its machines are probably gone; none
+// is made in the place of another one, above all no first server that begins an empty cluster with the keys of the former one. That takes the deletion of the
+// Machines.
+func (k *kindredManagement) comesBackWithoutMachines(name string, machines int, members []string) {
+	k.Helper()
+	began := time.Now()
+	for _, args := range [][]string{{"--dry-run"}, nil} {
+		r := k.kindred(slices.Concat([]string{"undelete", "cluster/" + name}, args)...)
+		said := strings.Join(strings.Fields(r.out+r.err), " ") // lines are wrapped
+		if r.code != 0 || strings.Count(said, "is probably gone") != 2*machines || !strings.Contains(said, "the machines of the control plane of Cluster "+name+" are probably gone") {
+			k.Errorf("undelete %v: %d\n%s%s", args, r.code, r.out, r.err)
+		}
+	}
+	want := strings.TrimSpace(strings.Repeat("MachineGone ", machines))
+	k.within(provisioning, "the KindredMachines say that their machines are gone", func() error {
+		if reasons := k.jsonpath(`{.items[*].status.conditions[?(@.type=="Ready")].reason}`, "kindredmachines"); reasons != want {
+			return fmt.Errorf("their reasons are %q", reasons)
+		}
+		return nil
+	})
+	time.Sleep(5 * time.Second) // several reconciliations of each controller
+	if diff := cmp.Diff(members, k.members()); diff != "" {
+		k.Errorf("what has come back (-before +after):\n%s", diff)
+	}
+	if made := k.host.list(); len(made) > 0 {
+		k.Errorf("machines that were made: %+v", made)
+	}
+	k.kubectl("delete", "machines", "--all")
+	k.nodesReady(name, machines, provisioning)
+	k.goes(name)
+	if left := k.host.list(); len(left) > 0 {
+		k.Errorf("machines that are left: %+v", left)
+	}
+	k.Logf("a Cluster came back, got other machines and went in %v", time.Since(began).Round(time.Second))
 }
 
 // chains are the kinds of the owners of each kind, the nearest first. A Machine and its parts are those of a server or of a worker.

@@ -19,9 +19,10 @@ func representsMachine(kind schema.GroupKind) bool {
 	return kind == clusterapi.Machine || kind.Group == clusterapi.Infrastructure && strings.HasSuffix(kind.Kind, "Machine")
 }
 
-// explainMachines adds to each object that represents a machine whether that machine still exists. A provider deletes a machine before it
-// removes its finalizer from the object, so the machine of a deleted object is gone, unless the provider's controllers were paused: moves
-// pause them, and remove the finalizers themselves. The object is restored; the machine and its data are not.
+// explainMachines adds to each object that represents a machine what is known about that machine. A provider deletes a machine before it
+// removes its finalizer from the object, so the machine of a deleted object is probably gone, unless the provider's controllers were paused:
+// moves pause them, and remove the finalizers themselves. Only the provider could look it up, and a user can remove a finalizer as well. The
+// object is restored; the machine and its data are not.
 func (u *undeletion) explainMachines() {
 	paused := u.pausedClusters()
 	for _, item := range u.items {
@@ -67,7 +68,7 @@ func fateOfMachine(item *Item, paused map[clusterName]bool) string {
 	case paused[clusterOf(item.then)] || clusterapi.IsPaused(item.then):
 		return fmt.Sprintf("its machine %s was not deleted: the provider was paused", id)
 	default:
-		return fmt.Sprintf("its machine %s is gone: the provider deleted it", id)
+		return fmt.Sprintf("its machine %s is probably gone: a provider deletes it before it lets its object go", id)
 	}
 }
 
@@ -80,7 +81,7 @@ func (u *undeletion) warnOfMoves(paused map[clusterName]bool) {
 	}
 }
 
-// warnOfLostControlPlanes warns of each Cluster whose control plane is gone: all that its API stored is gone with it.
+// warnOfLostControlPlanes warns of each Cluster whose control plane is probably gone: all that its API stored is gone with it.
 func (u *undeletion) warnOfLostControlPlanes(paused map[clusterName]bool) {
 	lost, lives := map[clusterName]bool{}, map[clusterName]bool{}
 	var clusters []clusterName
@@ -101,7 +102,8 @@ func (u *undeletion) warnOfLostControlPlanes(paused map[clusterName]bool) {
 	}
 	for _, cluster := range clusters {
 		if !lives[cluster] && !paused[cluster] {
-			u.warn("the machines of the control plane of Cluster %s are gone, and with them all that its API stored. Its objects return as they were, but cannot bring that back: restore its etcd from a backup, or create the Cluster again", cluster.name)
+			u.warn("the machines of the control plane of Cluster %s are probably gone, and with them all that its API stored. Its objects return as they were, but cannot bring that back. "+
+				"Its providers leave them without machines, or make empty ones, which are another cluster with the same keys: restore its etcd from a backup, or create the Cluster again", cluster.name)
 		}
 	}
 }

@@ -45,14 +45,14 @@ func TestMachines(t *testing.T) {
 				item(core, "Machine", "dev://a", ownership.UndeletionPending, clusterapi.ControlPlaneLabel), item(core, "Machine", "dev://b", ownership.UndeletionRestored),
 				item(clusterapi.Infrastructure, "DevMachine", "dev://a", ownership.UndeletionPending), item(clusterapi.Infrastructure, "DevMachineTemplate", "", ownership.UndeletionPending),
 			},
-			[]string{"its machine dev://a is gone: the provider deleted it", "its machine dev://b is gone: the provider deleted it", "its machine dev://a is gone: the provider deleted it", ""}, true, false,
+			[]string{"its machine dev://a is probably gone: a provider deletes it before it lets its object go", "its machine dev://b is probably gone: a provider deletes it before it lets its object go", "its machine dev://a is probably gone: a provider deletes it before it lets its object go", ""}, true, false,
 		},
 		"a control plane lives": {
 			[]*Item{
 				item(core, "Machine", "dev://a", ownership.UndeletionUnchanged, clusterapi.ControlPlaneLabel), item(core, "Machine", "dev://b", ownership.UndeletionPending, clusterapi.ControlPlaneLabel),
 				item(core, "Machine", "", ownership.UndeletionPending),
 			},
-			[]string{"its machine was not deleted", "its machine dev://b is gone: the provider deleted it", "it had no machine yet"}, false, false,
+			[]string{"its machine was not deleted", "its machine dev://b is probably gone: a provider deletes it before it lets its object go", "it had no machine yet"}, false, false,
 		},
 		"orphans":    {[]*Item{item(core, "Machine", "dev://a", ownership.UndeletionAdopted, clusterapi.ControlPlaneLabel)}, []string{"its machine was not deleted"}, false, false},
 		"no machine": {[]*Item{item("", "Pod", "", ownership.UndeletionPending, clusterapi.ControlPlaneLabel)}, []string{""}, false, false},
@@ -62,7 +62,7 @@ func TestMachines(t *testing.T) {
 		},
 		"not moved": {
 			[]*Item{cluster(false), item(core, "Machine", "dev://a", ownership.UndeletionPending, clusterapi.ControlPlaneLabel)},
-			[]string{"", "its machine dev://a is gone: the provider deleted it"}, true, false,
+			[]string{"", "its machine dev://a is probably gone: a provider deletes it before it lets its object go"}, true, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestMachines(t *testing.T) {
 			if diff := cmp.Diff(tt.reasons, reasons); diff != "" {
 				t.Error(diff)
 			}
-			if warned := strings.Contains(strings.Join(u.report.Warnings, "\n"), "control plane of Cluster c are gone"); warned != tt.warns {
+			if warned := strings.Contains(strings.Join(u.report.Warnings, "\n"), "control plane of Cluster c are probably gone"); warned != tt.warns {
 				t.Errorf("warnings: %q", u.report.Warnings)
 			}
 			if moved := strings.Contains(strings.Join(u.report.Warnings, "\n"), "Cluster c was paused"); moved != tt.moved {
