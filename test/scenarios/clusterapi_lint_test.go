@@ -124,14 +124,11 @@ var wrongOwners = []struct{ object, owner, want string }{
 	{"machinedeployment/plain", "configmap/brought", "undocumented-owners: MachineDeployment plain"},
 	{"clusterresourceset/one", "cluster/plain", "undocumented-owners: ClusterResourceSet one"},
 	{"devcluster/plain", "clusterresourceset/one", "undocumented-owners: DevCluster plain"},
+	{"devclustertemplate/spare", "cluster/plain", "undocumented-owners: DevClusterTemplate spare"},
 }
 
-// TestClusterAPILint: each deliberate fault is found and named, and --fix leaves to the controllers what they mend.
-func TestClusterAPILint(t *testing.T) {
-	m := newManagement(t)
-	m.apply(resourceSets)
-	m.apply(plainCluster)
-	m.apply(`
+// astray are a MachineHealthCheck of a Cluster that does not exist, and templates that nothing names.
+const astray = `
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineHealthCheck
 metadata: {name: astray}
@@ -139,9 +136,29 @@ spec:
   clusterName: absent
   selector: {matchLabels: {deployment: absent}}
   checks: {unhealthyNodeConditions: [{type: Ready, status: "False", timeoutSeconds: 300}]}
-`)
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: DevClusterTemplate
+metadata: {name: spare}
+spec: {template: {spec: {backend: {inMemory: {}}}}}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+kind: DevMachineTemplate
+metadata: {name: spare}
+spec: {template: {spec: {backend: {inMemory: {}}}}}
+`
+
+// TestClusterAPILint: each deliberate fault is found and named, and --fix leaves to the controllers what they mend.
+func TestClusterAPILint(t *testing.T) {
+	m := newManagement(t)
+	m.apply(resourceSets)
+	m.apply(plainCluster)
+	m.apply(astray)
 	m.available("plain", 3)
-	m.finds("undocumented-owners: MachineHealthCheck astray") // a minute after its creation
+	m.names("spare", true)
+	// a minute after they were created, or named
+	m.finds("undocumented-owners: DevMachineTemplate spare", "undocumented-owners: MachineHealthCheck astray")
+	m.names("plain", false)
 	m.kubectl("delete", "machinehealthcheck", "astray")
 	m.finds()
 	for _, fault := range wrongOwners {
@@ -154,7 +171,37 @@ spec:
 		m.kubectl("patch", fault.object, "--type=merge", "-p", `{"metadata":{"ownerReferences":`+before+`}}`)
 	}
 	m.finds()
+	m.repairs()
 	m.leavesToControllers()
+}
+
+// names makes the MachineDeployment name a template, and pauses the Cluster meanwhile, or resumes it.
+func (m *management) names(template string, paused bool) {
+	m.Helper()
+	pause := []string{"patch", "cluster", "plain", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"paused":%v}}`, paused)}
+	if paused {
+		m.kubectl(pause...)
+		m.kubectl("wait", "machinedeployment", "plain", "--for=condition=Paused", "--timeout="+patience.String())
+	}
+	m.kubectl("patch", "machinedeployment", "plain", "--type=merge", "-p", `{"spec":{"template":{"spec":{"infrastructureRef":{"name":"`+template+`"}}}}}`)
+	if !paused {
+		m.kubectl(pause...)
+	}
+}
+
+// repairs: --fix restores the owner of a template that nothing names, because no controller does.
+func (m *management) repairs() {
+	m.Helper()
+	m.own("devmachinetemplate/spare", "[", "cluster/plain")
+	m.kubectl("patch", "devmachinetemplate", "spare", "--type=merge", "-p", `{"metadata":{"ownerReferences":null}}`)
+	m.finds("lost-reference: DevMachineTemplate spare")
+	if r := m.cluster.run("lint", "-n", m.namespace, "--profile", "cluster-api", "--fix"); r.code != 0 || !strings.Contains(r.out, "restore the reference to Cluster plain") {
+		m.Errorf("--fix: %d, %s%s", r.code, r.out, r.err)
+	}
+	m.finds()
+	if owner := m.jsonpath("{.metadata.ownerReferences[*].name}", "devmachinetemplate", "spare"); owner != "plain" {
+		m.Errorf("the owner is %q", owner)
+	}
 }
 
 // own adds an owner to the references of an object, which are an array without its end.
