@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlcluster "sigs.k8s.io/cluster-api/cmd/clusterctl/client/cluster"
 	"sigs.k8s.io/cluster-api/test/e2e"
 	"sigs.k8s.io/cluster-api/test/framework"
 	"sigs.k8s.io/cluster-api/test/framework/clusterctl"
@@ -27,7 +28,8 @@ var (
 	artifacts         = flag.String("artifacts", "", "a directory for logs")
 )
 
-// Cluster API's own end-to-end test of the quick start, with other waits for the control plane than those for kubeadm's.
+// Cluster API's own end-to-end test of the quick start, with other waits for the control plane than those for kubeadm's, and with the owners and finalizers
+// of Kindred's kinds.
 var _ = Describe("the quick start", func() {
 	e2e.QuickStartSpec(context.Background(), func() e2e.QuickStartSpecInput {
 		kinds := runtime.NewScheme()
@@ -48,9 +50,27 @@ var _ = Describe("the quick start", func() {
 				WaitForControlPlaneInitialized:   waitFor(clusterv1.ClusterControlPlaneInitializedCondition),
 				WaitForControlPlaneMachinesReady: waitFor(clusterv1.ClusterControlPlaneAvailableCondition, clusterv1.ClusterControlPlaneMachinesReadyCondition),
 			},
+			PostMachinesProvisioned: holdsTheTable,
 		}
 	})
 })
+
+// holdsTheTable makes the checks that upstream makes after the machines are provisioned.
+func holdsTheTable(proxy framework.ClusterProxy, namespace, cluster string) {
+	ctx, own := context.Background(), clusterctlcluster.FilterClusterObjectsWithNameFilter(cluster)
+	owners, core := kindredOwners(false), framework.CoreFinalizersAssertionWithLegacyClusters
+	if *flavor == "topology" {
+		owners, core = kindredOwners(true), framework.CoreFinalizersAssertionWithClassyClusters
+	}
+	By("Removing all owner references")
+	framework.ValidateOwnerReferencesResilience(ctx, proxy, namespace, cluster, own, owners...)
+	By("Changing the versions in all owner references")
+	framework.ValidateOwnerReferencesOnUpdate(ctx, proxy, namespace, cluster, own, owners...)
+	By("Removing all finalizers")
+	framework.ValidateFinalizersResilience(ctx, proxy, namespace, cluster, own, core, framework.ExpFinalizersAssertion, kindredFinalizers)
+	By("Watching resourceVersions")
+	framework.ValidateResourceVersionStable(ctx, framework.ValidateResourceVersionStableInput{ClusterProxy: proxy, Namespace: namespace, OwnerGraphFilterFunction: own})
+}
 
 // waitFor returns a wait until conditions of the Cluster are true.
 func waitFor(types ...string) clusterctl.Waiter {
