@@ -51,12 +51,14 @@ func (k *kindredManagement) hasMachines() {
 // deletes it. Each of them ends as if nothing had happened.
 func TestClusterAPIKindredKilled(t *testing.T) {
 	k := newKindredManagement(t)
+	owners := k.recordOwners()
 	k.create("work", 1, 2)
 	k.killed(100*time.Millisecond, time.Second, 2*time.Second, 3*time.Second, 4*time.Second)
 	k.available("work", 3)
 	k.nodesReady("work", 3, provisioning)
 	k.hasMachines()
 	k.finds()
+	owners.good("while it is created")
 
 	before := k.serverNames("work")
 	k.kubectl("patch", "kindredcontrolplane", "work", "--type=merge", "-p", `{"spec":{"kindredConfigSpec":{"flags":{"terminated-pod-gc-threshold":"100"}}}}`)
@@ -71,8 +73,10 @@ func TestClusterAPIKindredKilled(t *testing.T) {
 	k.nodesReady("work", 3, provisioning)
 	k.hasMachines()
 	k.finds()
+	owners.good("while its control plane is replaced")
 
 	to := newKindredManagementOn(t, k.host, k.release)
+	there := to.recordOwners()
 	to.namespace = k.namespace
 	move := func() result { return k.kindred("move", "--to", to.cluster.kubeconfig(), "cluster/work", "--yes") }
 	paused := k.background("get", "cluster", "work", "--watch", "--output", `jsonpath={.metadata.name} {.spec.paused}{"\n"}`)
@@ -106,6 +110,8 @@ func TestClusterAPIKindredKilled(t *testing.T) {
 	to.available("work", 3)
 	to.hasMachines()
 	to.finds()
+	owners.good("while it moves away")
+	there.good("while it arrives")
 
 	to.kubectl("delete", "cluster", "work", "--wait=false")
 	to.killed(500*time.Millisecond, time.Second, 2*time.Second, 3*time.Second)
@@ -115,6 +121,7 @@ func TestClusterAPIKindredKilled(t *testing.T) {
 		}
 		return nil
 	})
+	there.good("while it is deleted")
 	if left := k.host.list(); len(left) > 0 {
 		t.Errorf("machines that are left: %+v", left)
 	}
@@ -343,6 +350,7 @@ func TestClusterAPIKindredDiskFull(t *testing.T) {
 // and the cluster is complete once there is memory.
 func TestClusterAPIKindredMemoryShort(t *testing.T) {
 	k := newKindredManagement(t)
+	owners := k.recordOwners()
 	k.create("work", 1, 0)
 	k.nodesReady("work", 1, provisioning)
 	before := k.host.list()
@@ -363,6 +371,7 @@ func TestClusterAPIKindredMemoryShort(t *testing.T) {
 	}
 	k.finds()
 	k.goes("work")
+	owners.good("although the host was short of memory")
 	if left := k.host.list(); len(left) > 0 {
 		t.Errorf("machines that are left: %+v", left)
 	}

@@ -250,8 +250,10 @@ func (k *kindredManagement) remediated(name string) {
 func TestClusterAPIKindredMove(t *testing.T) {
 	home := newKindredManagement(t)
 	away := newKindredManagementOn(t, home.host, home.release)
+	homeOwners, awayOwners := home.recordOwners(), away.recordOwners()
 	home.create("work", 1, 1)
 	home.available("work", 2)
+	homeOwners.good("while it is created")
 	away.namespace = home.namespace
 	home.handsOver(away, "clusterctl move", func() {
 		home.clusterctl("move", "--kubeconfig", home.cluster.kubeconfig(), "--to-kubeconfig", away.cluster.kubeconfig(), "--namespace", home.namespace)
@@ -261,6 +263,8 @@ func TestClusterAPIKindredMove(t *testing.T) {
 			t.Fatalf("move: %d, %s%s", r.code, r.out, r.err)
 		}
 	})
+	homeOwners.good("while it moves away and returns")
+	awayOwners.good("while it arrives and moves back")
 	away.cluster.terminate(t)
 	if r := away.cluster.run("reset"); r.code != 0 || strings.Contains(r.out, "removed machine") {
 		t.Errorf("reset of the other management cluster: %d\n%s%s", r.code, r.out, r.err)
@@ -268,6 +272,7 @@ func TestClusterAPIKindredMove(t *testing.T) {
 	home.kubectl("scale", "machinedeployment", "work", "--replicas=2")
 	home.available("work", 3)
 	home.goes("work")
+	homeOwners.good("while it is scaled and deleted")
 	if left := home.host.list(); len(left) > 0 {
 		t.Errorf("machines that are left: %+v", left)
 	}

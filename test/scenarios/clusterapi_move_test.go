@@ -59,7 +59,9 @@ func (m *management) clusterctl(args ...string) string {
 // assertions of owners then, and the source has nothing left. clusterctl moves it back, and there again through a directory.
 func TestClusterAPIMove(t *testing.T) {
 	from, to := newManagement(t), newManagement(t)
+	here, there := from.recordOwners(), to.recordOwners()
 	from.createClassy(1, 1)
+	here.good("while it is created")
 	roots := classyRoots
 	move := func(more ...string) result {
 		return from.kindred(append([]string{"move", "--to", to.cluster.kubeconfig()}, more...)...)
@@ -86,12 +88,16 @@ func TestClusterAPIMove(t *testing.T) {
 	to.namespace = from.namespace
 	from.hasNothing("after kindred move")
 	to.has(before, "with kindred move")
+	here.good("while kindred move removes it")
+	there.good("while kindred move creates it")
 	from.knowsWhatMoved("classy")
 
 	before = to.members()
 	to.clusterctl("move", "--kubeconfig", to.cluster.kubeconfig(), "--to-kubeconfig", from.cluster.kubeconfig(), "--namespace", from.namespace)
 	to.hasNothing("after clusterctl move")
 	from.has(before, "with clusterctl move")
+	there.good("while clusterctl move removes it")
+	here.good("while clusterctl move creates it")
 
 	before = from.members()
 	directory := filepath.Join(t.TempDir(), "moved")
@@ -101,6 +107,7 @@ func TestClusterAPIMove(t *testing.T) {
 	from.clusterctl("move", "--kubeconfig", from.cluster.kubeconfig(), "--to-directory", directory, "--namespace", from.namespace)
 	to.clusterctl("move", "--to-kubeconfig", to.cluster.kubeconfig(), "--from-directory", directory)
 	to.has(before, "with clusterctl move through a directory")
+	there.good("while clusterctl move creates it from a directory")
 }
 
 // knowsWhatMoved: the undeletion of a Cluster that was moved brings back none of its machines, which run on, and warns of two that manage them.
@@ -117,7 +124,9 @@ func (m *management) knowsWhatMoved(cluster string) {
 // The Cluster is never active in both management clusters, and no object is ever missing from both.
 func TestClusterAPIMoveKilled(t *testing.T) {
 	from, to := newManagement(t), newManagement(t)
+	here, there := from.recordOwners(), to.recordOwners()
 	from.createClassy(1, 1)
+	here.good("while it is created")
 	before := from.members()
 	to.namespace = from.namespace
 	wire := &tripwire{}
@@ -145,6 +154,8 @@ func TestClusterAPIMoveKilled(t *testing.T) {
 	t.Logf("it took %d runs", runs)
 	from.hasNothing("after the move")
 	to.has(before, "with kindred move")
+	here.good("while it is removed")
+	there.good("while it is copied")
 }
 
 // newRandom returns random numbers whose seed the log of the test has.
@@ -195,10 +206,12 @@ func TestClusterAPIMoveThroughDirectory(t *testing.T) {
 	}
 	from.cluster.up.end()
 	to.namespace = from.namespace
+	owners := to.recordOwners()
 	if r := to.cluster.run("move", "--from-directory", directory, "--to", to.cluster.kubeconfig(), "--yes"); r.code != 0 {
 		t.Fatalf("move: %d, %s%s", r.code, r.out, r.err)
 	}
 	to.has(before, "through a directory")
+	owners.good("while it returns from a directory")
 }
 
 // TestClusterAPIStripped: objects that a backup tool as Velero restores to another management cluster, without owners and without status, get

@@ -36,10 +36,12 @@ func TestClusterAPIUpgrade(t *testing.T) {
 	u.runs("init", "--core", "cluster-api:"+u.before[0].Version, "--bootstrap", "kubeadm:"+u.before[1].Version,
 		"--control-plane", "kubeadm:"+u.before[2].Version, "--infrastructure", "docker:"+u.before[3].Version, "--wait-providers")
 	kinds := u.storeIn("v1beta1", "v1beta2")
+	owners := u.recordOwners()
 	u.apply(resourceSets)
 	u.apply(plainCluster)
 	u.available("plain", 3)
 	u.finds()
+	owners.good("while it is created")
 	if stored := u.stored(); stored["v1beta2"] > 0 || stored["v1beta1"] == 0 {
 		t.Fatalf("versions in the store before the upgrade: %v", stored)
 	}
@@ -56,10 +58,12 @@ func TestClusterAPIUpgrade(t *testing.T) {
 	}
 	u.holdsAssertions("plain", false, "have the owners of the table")
 	u.finds()
+	owners.good("while Cluster API is upgraded")
 	u.kubectl("scale", "machinedeployment", "plain", "--replicas=3")
 	u.available("plain", 4)
 	u.goes("plain")
 	u.finds()
+	owners.good("while it is scaled and deleted")
 }
 
 // certManagerKinds are the kinds by which clusterctl sees that cert-manager is there.
