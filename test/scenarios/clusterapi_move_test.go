@@ -224,9 +224,40 @@ func TestClusterAPIStripped(t *testing.T) {
 	stripped := from.stripped(before)
 	from.cluster.up.end()
 	to.namespace = from.namespace
+	owners := to.recordRestored()
 	to.input(stripped, "create", "-f", "-")
 	to.kubectl("patch", "cluster", "classy", "--type=merge", "-p", `{"spec":{"paused":false}}`)
 	to.has(before, "with a backup")
+	owners.good("after it was restored without owners")
+}
+
+// TestClusterAPIKindredStripped: the same for a cluster of machines of this host. They run on, and no second first server begins another cluster.
+func TestClusterAPIKindredStripped(t *testing.T) {
+	from := newKindredManagement(t)
+	to := newKindredManagementOn(t, from.host, from.release)
+	from.create("work", 1, 1)
+	from.available("work", 2)
+	before, machines := from.members(), from.host.list()
+	from.kubectl("patch", "cluster", "work", "--type=merge", "-p", `{"spec":{"paused":true}}`)
+	stripped := from.stripped(before)
+	from.cluster.up.end()
+	to.namespace = from.namespace
+	owners := to.recordRestored()
+	to.input(stripped, "create", "-f", "-")
+	to.kubectl("patch", "cluster", "work", "--type=merge", "-p", `{"spec":{"paused":false}}`)
+	to.available("work", 2)
+	owners.good("after it was restored without owners")
+	if diff := cmp.Diff(before, to.members()); diff != "" {
+		t.Errorf("what was restored (-source +target):\n%s", diff)
+	}
+	to.finds()
+	to.tookOver(machines, "a backup was restored")
+	to.nodesReady("work", 2, provisioning)
+	to.goes("work")
+	owners.good("while it is deleted")
+	if left := to.host.list(); len(left) > 0 {
+		t.Errorf("machines that are left: %+v", left)
+	}
 }
 
 // stripped returns a List of objects as they are restored by a backup tool, classes first.
