@@ -179,12 +179,12 @@ func (r *Reconciler) unhook(ctx context.Context, m *clusterv1.Machine) error {
 
 // reconcile takes the next step.
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if err := r.ownTemplate(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
 	if !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false) || !s.cluster.Spec.ControlPlaneEndpoint.IsValid() {
 		s.next = decision{step: wait, message: "the cluster has no endpoint yet"}
 		return ctrl.Result{}, nil
-	}
-	if err := r.ownTemplate(ctx, s); err != nil {
-		return ctrl.Result{}, err
 	}
 	if err := r.ensureCertificates(ctx, s); err != nil {
 		set(s, controlplanev1.CertificatesAvailableCondition, metav1.ConditionFalse, "CertificatesFailed", err.Error())

@@ -185,7 +185,6 @@ func TestClusterAPILint(t *testing.T) {
 	m.leavesToControllers()
 	owners.saw("with a lost owner", "undocumented-owners: MachineDeployment plain")
 
-	// The record expects that all templates get an owner.
 	m.apply(spares)
 	m.names("spare", true)
 	m.finds("undocumented-owners: DevMachineTemplate spare") // a minute after it was created
@@ -194,6 +193,8 @@ func TestClusterAPILint(t *testing.T) {
 	m.misowned(wrongOwner{"devclustertemplate/spare", "cluster/plain", "undocumented-owners: DevClusterTemplate spare"})
 	m.finds()
 	m.repairs()
+	m.kubectl("delete", "devclustertemplate/spare", "devmachinetemplate/spare")
+	owners.saw("with templates of wrong owners", "undocumented-owners: DevClusterTemplate spare", "lost-owners: DevMachineTemplate spare")
 }
 
 // misowned makes the change, waits for the finding, and undoes the change.
