@@ -6,11 +6,13 @@ package scenarios
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,13 +21,39 @@ import (
 	"github.com/kindred-project/kindred/test/servers"
 )
 
-// killed kills the management cluster again and again, each time after a delay, and starts it again.
-func (k *kindredManagement) killed(delays ...time.Duration) {
+// killed kills the management cluster, or the managers of Kindred's providers alone, a number of times, each after a random time.
+func (k *kindredManagement) killed(random *rand.Rand, times int, limit time.Duration) {
 	k.Helper()
-	for _, delay := range delays {
-		time.Sleep(delay)
+	for range times {
+		time.Sleep(time.Duration(random.Int64N(int64(limit))))
+		if random.IntN(3) == 0 {
+			k.killManagers()
+			continue
+		}
 		k.cluster.kill(k.T)
 		k.cluster.again(k.T)
+	}
+}
+
+// killManagers kills the processes of Kindred's providers. The kubelet's part of Kindred starts them again.
+func (k *kindredManagement) killManagers() {
+	k.Helper()
+	var pods []string
+	for _, provider := range []string{"infrastructure", "bootstrap", "control-plane"} {
+		pods = append(pods, strings.Fields(k.jsonpath("{.items[*].metadata.uid}", "pods", "--namespace", "kindred-"+provider+"-system"))...)
+	}
+	for pid := range processes(k.T) {
+		groups, err := os.ReadFile("/proc/" + pid + "/cgroup")
+		if err != nil {
+			continue // it has ended
+		}
+		if slices.ContainsFunc(pods, func(uid string) bool { return strings.Contains(string(groups), "pod"+uid) }) {
+			number, err := strconv.Atoi(pid)
+			if err != nil {
+				k.Fatal(err)
+			}
+			_ = syscall.Kill(number, syscall.SIGKILL) // it may have ended
+		}
 	}
 }
 
@@ -47,24 +75,27 @@ func (k *kindredManagement) hasMachines() {
 	})
 }
 
-// TestClusterAPIKindredKilled: the management cluster is killed while it makes a cluster, replaces the machines of its control plane, moves it away and
-// deletes it. Each of them ends as if nothing had happened.
+// TestClusterAPIKindredKilled: the management cluster, or the managers of its providers alone, are killed at random while they make a cluster, replace
+// all its machines, move it away and delete it. Each of them ends as if nothing had happened.
 func TestClusterAPIKindredKilled(t *testing.T) {
+	random := newRandom(t)
 	k := newKindredManagement(t)
 	owners := k.recordOwners()
 	k.create("work", 1, 2)
-	k.killed(100*time.Millisecond, time.Second, 2*time.Second, 3*time.Second, 4*time.Second)
+	k.killed(random, 5, 4*time.Second)
 	k.available("work", 3)
 	k.nodesReady("work", 3, provisioning)
 	k.hasMachines()
 	k.finds()
 	owners.good("while it is created")
 
-	before := k.serverNames("work")
+	names := func() []string { return strings.Fields(k.jsonpath("{.items[*].metadata.name}", "machines")) }
+	before := names()
 	k.kubectl("patch", "kindredcontrolplane", "work", "--type=merge", "-p", `{"spec":{"kindredConfigSpec":{"flags":{"terminated-pod-gc-threshold":"100"}}}}`)
-	k.killed(500*time.Millisecond, 2*time.Second, 4*time.Second, 6*time.Second)
-	k.within(replacing, "the machine of the control plane is another one", func() error {
-		if now := k.serverNames("work"); len(now) != 1 || now[0] == before[0] {
+	k.kubectl("patch", "machinedeployment", "work", "--type=merge", "-p", `{"spec":{"rollout":{"after":"`+time.Now().UTC().Format(time.RFC3339)+`"}}}`)
+	k.killed(random, 6, 6*time.Second)
+	k.within(replacing, "all machines are others", func() error {
+		if now := names(); len(now) != 3 || slices.ContainsFunc(now, func(m string) bool { return slices.Contains(before, m) }) {
 			return fmt.Errorf("it was %v and is %v", before, now)
 		}
 		return nil
@@ -73,7 +104,7 @@ func TestClusterAPIKindredKilled(t *testing.T) {
 	k.nodesReady("work", 3, provisioning)
 	k.hasMachines()
 	k.finds()
-	owners.good("while its control plane is replaced")
+	owners.good("while its machines are replaced")
 
 	to := newKindredManagementOn(t, k.host, k.release)
 	there := to.recordOwners()
@@ -114,7 +145,7 @@ func TestClusterAPIKindredKilled(t *testing.T) {
 	there.good("while it arrives")
 
 	to.kubectl("delete", "cluster", "work", "--wait=false")
-	to.killed(500*time.Millisecond, time.Second, 2*time.Second, 3*time.Second)
+	to.killed(random, 4, 3*time.Second)
 	to.within(provisioning, "the cluster is gone", func() error {
 		if left := to.members(); !slices.Equal(left, []string{rootAuthority}) {
 			return fmt.Errorf("%v", left)

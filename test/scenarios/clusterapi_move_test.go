@@ -162,13 +162,13 @@ func TestClusterAPIMoveKilled(t *testing.T) {
 func newRandom(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
-	if given := os.Getenv("KINDRED_MOVE_SEED"); given != "" {
+	if given := os.Getenv("KINDRED_SEED"); given != "" {
 		var err error
 		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("KINDRED_MOVE_SEED=%d repeats this run", seed)
+	t.Logf("KINDRED_SEED=%d repeats this run", seed)
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
