@@ -250,6 +250,7 @@ func TestClusterAPIKindredRefused(t *testing.T) {
 	k.kubectl("wait", "--namespace", "capi-system", "--for=delete", "pod", "--all", "--timeout=60s")
 	manifest := k.generated("", "late", 1, 0)
 	k.isHalfMade("late", manifest)
+	k.staysAsItIs("work")
 	k.kubectl(append([]string{"scale", "--replicas=1"}, deployment...)...)
 	k.kubectl(append([]string{"wait", "--for=condition=Available", "--timeout=60s"}, deployment...)...)
 	k.within(patience, "the Cluster is made when the webhooks are back", func() error {
@@ -295,6 +296,26 @@ func (k *kindredManagement) isHalfMade(name, manifest string) {
 	}
 	if diff := cmp.Diff(machines, k.host.list()); diff != "" {
 		k.Errorf("machines of the host (-before +after):\n%s", diff)
+	}
+}
+
+// staysAsItIs tries to delete and to move a Cluster while Cluster API's webhooks are away. Both are refused, and nothing of it changes.
+func (k *kindredManagement) staysAsItIs(name string) {
+	k.Helper()
+	before := k.members()
+	for _, r := range []result{
+		k.try("delete", "cluster", name, "--wait=false"),
+		k.kindred("move", "cluster/"+name, "--to-directory", k.TempDir(), "--yes"),
+	} {
+		if r.code == 0 || !strings.Contains(r.err, "failed calling webhook") {
+			k.Errorf("a change of a Cluster without webhooks: %d, %s%s", r.code, r.out, r.err)
+		}
+	}
+	if changed := k.jsonpath("{.metadata.deletionTimestamp}{.spec.paused}", "cluster", name); changed != "" {
+		k.Errorf("the Cluster has changed: %s", changed)
+	}
+	if diff := cmp.Diff(before, k.members()); diff != "" {
+		k.Errorf("objects without webhooks (-before +after):\n%s", diff)
 	}
 }
 
