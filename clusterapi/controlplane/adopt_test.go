@@ -28,11 +28,7 @@ func TestAdopt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, unchanged)
 			b.run()
-			m := b.machines()[0]
-			change(&m)
-			if err := b.Update(b.Context(), &m); err != nil {
-				t.Fatal(err)
-			}
+			b.changeMachine(change)
 			b.run()
 			all := b.machines()
 			want := []metav1.OwnerReference{*metav1.NewControllerRef(b.plane, kind)}
@@ -43,15 +39,22 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
+// changeMachine changes the only Machine, and returns it.
+func (b *bed) changeMachine(change func(*clusterv1.Machine)) *clusterv1.Machine {
+	b.Helper()
+	m := &b.machines()[0]
+	change(m)
+	if err := b.Update(b.Context(), m); err != nil {
+		b.Fatal(err)
+	}
+	return m
+}
+
 // TestAdoptDeleted: machines are not taken back by a control plane that was deleted, which the cache may not know yet.
 func TestAdoptDeleted(t *testing.T) {
 	b := newBed(t, unchanged)
 	b.run()
-	m := b.machines()[0]
-	m.OwnerReferences = nil
-	if err := b.Update(b.Context(), &m); err != nil {
-		t.Fatal(err)
-	}
+	b.changeMachine(func(m *clusterv1.Machine) { m.OwnerReferences = nil })
 	cached := b.plane.DeepCopy()
 	if err := b.Delete(b.Context(), b.plane); err != nil {
 		t.Fatal(err)
@@ -80,11 +83,7 @@ func TestForeignMachines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, unchanged)
 			b.run()
-			m := b.machines()[0]
-			change(&m)
-			if err := b.Update(b.Context(), &m); err != nil {
-				t.Fatal(err)
-			}
+			m := b.changeMachine(change)
 			b.run()
 			got := conditions.Get(b.plane, controlplanev1.MachinesOwnedCondition)
 			if got == nil || got.Status != metav1.ConditionFalse || !strings.Contains(got.Message, m.Name) {
@@ -93,10 +92,10 @@ func TestForeignMachines(t *testing.T) {
 			if all := b.machines(); len(all) != 1 {
 				t.Errorf("%d machines", len(all))
 			}
-			if err := b.Delete(b.Context(), &m); err != nil {
+			if err := b.Delete(b.Context(), m); err != nil {
 				t.Fatal(err)
 			}
-			b.release(client.ObjectKeyFromObject(&m))
+			b.release(client.ObjectKeyFromObject(m))
 			b.run()
 			if conditions.Has(b.plane, controlplanev1.MachinesOwnedCondition) || len(b.machines()) != 1 {
 				t.Errorf("conditions %+v, %d machines", b.plane.Status.Conditions, len(b.machines()))
@@ -122,11 +121,7 @@ func (b *bed) release(key client.ObjectKey) {
 func TestRemoveWithoutOwner(t *testing.T) {
 	b := newBed(t, unchanged)
 	b.run()
-	m := b.machines()[0]
-	m.OwnerReferences = nil
-	if err := b.Update(b.Context(), &m); err != nil {
-		t.Fatal(err)
-	}
+	b.changeMachine(func(m *clusterv1.Machine) { m.OwnerReferences = nil })
 	if err := b.Delete(b.Context(), b.plane); err != nil {
 		t.Fatal(err)
 	}
