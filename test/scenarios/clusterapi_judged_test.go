@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 	"github.com/kindred-project/kindred/internal/ownership/graph"
 	"github.com/kindred-project/kindred/internal/ownership/lint"
 )
@@ -48,6 +49,13 @@ func written(kind string, owners ...string) version {
 	}
 	r := graph.Resource{GroupVersionResource: schema.GroupVersionResource{Group: groups[kind], Version: "v1beta2"}, Kind: kind, Namespaced: true}
 	return versionOf(r, m)
+}
+
+// classy is a version of an object that a topology has created.
+func classy(kind string, owners ...string) version {
+	v := written(kind, owners...)
+	v.object.Labels[clusterapi.TopologyOwnedLabel] = ""
+	return v
 }
 
 func gone(v version) version {
@@ -103,10 +111,10 @@ func TestJudge(t *testing.T) {
 		"an owner that goes before it":       {versions: []version{cluster, set, gone(cluster), set, gone(set)}},
 		"objects that existed, in any order": {versions: []version{existing(set), existing(cluster), machine}},
 		"a shim that is written again": {versions: []version{
-			cluster, shim, written("DevCluster", "Secret"), written("DevCluster", "Cluster!"), gone(shim), written("DevCluster", "Cluster!", "Secret"), written("DevCluster", "Cluster!"),
+			cluster, shim, classy("DevCluster", "Secret"), classy("DevCluster", "Cluster!"), gone(shim), classy("DevCluster", "Cluster!", "Secret"), classy("DevCluster", "Cluster!"),
 		}},
 		"a shim alone again": {versions: []version{
-			cluster, shim, written("DevCluster", "Secret"), written("DevCluster", "Cluster!"), written("DevCluster", "Secret"),
+			cluster, shim, classy("DevCluster", "Secret"), classy("DevCluster", "Cluster!"), classy("DevCluster", "Secret"),
 		}, want: "undocumented-owners: DevCluster"},
 		"another owner that is allowed": {versions: []version{cluster, set, machine, written("Machine", "Cluster")}, want: "lost-owners: Machine"},
 		"restored":                      {versions: []version{cluster, written("MachineSet"), set, written("Machine"), machine}, restored: true},
