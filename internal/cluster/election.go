@@ -9,10 +9,8 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -103,11 +101,8 @@ func (c *candidate) stand(ctx context.Context, steps *steps) error {
 	ctx, stepDown := context.WithCancel(ctx)
 	defer stepDown()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Name: servers.LeaderLease,
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: servers.LeaderLease},
-			Client:    c.client.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: c.name},
-		},
+		Name:          servers.LeaderLease,
+		Lock:          newLock(c.client, c.name),
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 		// The fence makes it safe to release the lease before the parts have stopped.
 		ReleaseOnCancel: true,
