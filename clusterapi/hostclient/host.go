@@ -58,13 +58,14 @@ type (
 		Count int    `json:"count"`
 		Last  string `json:"last,omitempty"`
 	}
-	// Endpoint is an address that leads to servers.
+	// Endpoint is an address that leads to servers. The host answers with the Network of its machines, of which the address is.
 	Endpoint struct {
 		Name    string   `json:"name"`
 		Owner   string   `json:"owner,omitempty"`
 		Address string   `json:"address,omitempty"`
 		Port    int32    `json:"port"`
 		Servers []string `json:"servers,omitempty"`
+		Network string   `json:"network,omitempty"`
 	}
 )
 

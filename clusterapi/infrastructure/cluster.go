@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -47,6 +48,7 @@ const (
 const (
 	endpointReason       = "EndpointAvailable"
 	endpointFailedReason = "EndpointFailed"
+	rangeTakenReason     = "RangeTaken"
 )
 
 // ClusterReconciler gives KindredClusters an endpoint that leads to their servers.
@@ -210,6 +212,12 @@ func (r *ClusterReconciler) provision(ctx context.Context, cluster *clusterv1.Cl
 		notReady(c, endpointFailedReason, err.Error())
 		return ctrl.Result{}, err
 	}
+	if !ptr.Deref(c.Status.Initialization.Provisioned, false) {
+		if taken := takenRange(cluster.Spec.ClusterNetwork, endpoint.Network); taken != "" {
+			notReady(c, rangeTakenReason, taken)
+			return ctrl.Result{}, nil // a change of the Cluster causes the next request
+		}
+	}
 	c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint.Address, Port: endpoint.Port}
 	c.Status.Initialization.Provisioned = ptr.To(true)
 	conditions.Set(c, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: endpointReason})
@@ -219,9 +227,30 @@ func (r *ClusterReconciler) provision(ctx context.Context, cluster *clusterv1.Cl
 	return ctrl.Result{RequeueAfter: restorePeriod}, nil
 }
 
+// takenRange says which range of a Cluster's pods or Services has addresses of the network of machines: connections to machines would end at
+// pods or Services instead. It returns "" if none has.
+func takenRange(ranges clusterv1.ClusterNetwork, machines string) string {
+	network, err := netip.ParsePrefix(machines)
+	if err != nil {
+		return "" // a program of an earlier version does not say it
+	}
+	for _, r := range []struct {
+		field  string
+		blocks []string
+	}{{"services", ranges.Services.CIDRBlocks}, {"pods", ranges.Pods.CIDRBlocks}} {
+		for _, block := range r.blocks {
+			if p, err := netip.ParsePrefix(block); err == nil && p.Overlaps(network) {
+				return fmt.Sprintf("%s of spec.clusterNetwork.%s of the Cluster overlaps %s, the network of the machines of this host; choose another range", block, r.field, network)
+			}
+		}
+	}
+	return ""
+}
+
 // ensure sets an endpoint, unless it was set lately: the host keeps it, unless somebody else changes its rules.
 func (r *ClusterReconciler) ensure(ctx context.Context, e hostclient.Endpoint) (hostclient.Endpoint, error) {
 	last, known := r.set[e.Name]
+	e.Network = last.Network
 	if now := r.Clock.Now(); known && now.Sub(last.at) < restorePeriod && equality.Semantic.DeepEqual(last.Endpoint, e) {
 		return e, nil
 	}

@@ -74,7 +74,7 @@ func (h *fakeHost) SetEndpoint(_ context.Context, e hostclient.Endpoint) (hostcl
 	if e.Address == "" {
 		e.Address = fmt.Sprintf("10.192.255.%d", 254-len(h.endpoints))
 	}
-	h.endpoints[e.Name] = e
+	h.endpoints[e.Name], e.Network = e, "10.192.0.0/16"
 	return e, h.fails
 }
 

@@ -32,6 +32,8 @@ type Endpoint struct {
 	Port uint16 `json:"port"`
 	// Servers are the addresses that connections are distributed to; without any, they are refused.
 	Servers []netip.Addr `json:"servers,omitempty"`
+	// Network is that of the machines and of all endpoints.
+	Network netip.Prefix `json:"network,omitzero"`
 }
 
 func (h *Host) endpointFile(name string) string { return h.path("endpoints", name+".json") }
@@ -74,6 +76,7 @@ func (h *Host) SetEndpoint(ctx context.Context, e Endpoint) (Endpoint, error) {
 		if err != nil {
 			return err
 		}
+		e.Network = n.Range
 		if err := h.settleAddress(n, &e); err != nil {
 			return err
 		}

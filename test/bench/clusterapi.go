@@ -170,8 +170,8 @@ func (b *bench) clustersOn(ctx context.Context, start starter, programs servers.
 	err = repeat(ctx, began.Add(limits.remove), func() error {
 		return o.client.Resource(clusters).Namespace(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	})
-	if err != nil {
-		return result, err
+	if err != nil { // of an overloaded server, after the limit
+		fmt.Fprintf(os.Stderr, "  %s: the deletion is not answered: %v\n", s.name, err)
 	}
 	gone, err := o.await(ctx, "gone", count, began.Add(limits.remove), func(all []unstructured.Unstructured) int { return count - len(all) })
 	result.deleted = time.Since(began)

@@ -226,8 +226,8 @@ func (k *kindredManagement) says(kind string, want ...string) {
 }
 
 // TestClusterAPIKindredRefused: what cannot be made is named in a condition, and its deletion leaves nothing: a machine with too little memory, an
-// endpoint that another cluster has. While Cluster API's webhooks are away, the objects of a Cluster that do not need them are created and wait for the
-// Cluster. Clusters of the same name in two namespaces are two clusters.
+// endpoint that another cluster has, pods with addresses of machines. While Cluster API's webhooks are away, the objects of a Cluster that do not
+// need them are created and wait for the Cluster. Clusters of the same name in two namespaces are two clusters.
 func TestClusterAPIKindredRefused(t *testing.T) {
 	k := newKindredManagement(t)
 	k.create("work", 1, 0)
@@ -239,6 +239,10 @@ func TestClusterAPIKindredRefused(t *testing.T) {
 	k.create("twin", 1, 0)
 	k.says("kindredcluster", "EndpointFailed", "the address "+address+" is taken")
 	k.kubectl("delete", "cluster", "twin", "--timeout=60s")
+
+	k.apply(withPods(t, k.generated("", "wide", 1, 0), "10.192.0.0/11"))
+	k.says("kindredcluster", "RangeTaken", "10.192.0.0/11 of spec.clusterNetwork.pods of the Cluster overlaps ")
+	k.kubectl("delete", "cluster", "wide", "--timeout=60s")
 
 	k.input(`{apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1, kind: KindredMachineTemplate, metadata: {name: small-control-plane}, spec: {template: {spec: {memory: 40Mi}}}}`, "create", "-f", "-")
 	k.create("small", 1, 0)
@@ -265,6 +269,16 @@ func TestClusterAPIKindredRefused(t *testing.T) {
 	if left := k.host.list(); len(left) > 0 {
 		t.Errorf("machines that are left: %+v", left)
 	}
+}
+
+// withPods gives the Cluster of a manifest a range of pods.
+func withPods(t *testing.T, manifest, cidr string) string {
+	t.Helper()
+	const spec = "spec:\n  controlPlaneRef:"
+	if strings.Count(manifest, spec) != 1 {
+		t.Fatalf("a manifest without one Cluster:\n%s", manifest)
+	}
+	return strings.Replace(manifest, spec, "spec:\n  clusterNetwork: {pods: {cidrBlocks: ["+cidr+"]}}\n  controlPlaneRef:", 1)
 }
 
 // isHalfMade applies the manifest of a Cluster while Cluster API's webhooks are away, so that the kinds of the core are refused. The other objects are

@@ -104,15 +104,7 @@ func (h *health) pardon(when string) {
 // saw fails the test if the checks have not found faults of exactly these rules since the last call, or if the newest found any.
 func (h *health) saw(when string, rules ...string) {
 	h.Helper()
-	h.within(provisioning, when+", nothing is wrong any more", func() error {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if len(h.last) > 0 {
-			return fmt.Errorf("%s", lines(h.last))
-		}
-		return nil
-	})
-	found, seen := h.take(), map[string]bool{}
+	found, seen := h.settled(when), map[string]bool{}
 	for finding := range found {
 		rule, _, _ := strings.Cut(finding, ": ")
 		seen[rule] = true
@@ -121,6 +113,20 @@ func (h *health) saw(when string, rules ...string) {
 		h.Errorf("%s, the rules of the findings (-want +got):\n%s%s", when, diff, lines(found))
 	}
 	h.record.saw(when, "undocumented-owners", "lost-owners", "unserved-version")
+}
+
+// settled waits until nothing is wrong any more, and returns what was found until then.
+func (h *health) settled(when string) map[string]string {
+	h.Helper()
+	h.within(provisioning, when+", nothing is wrong any more", func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(h.last) > 0 {
+			return fmt.Errorf("%s", lines(h.last))
+		}
+		return nil
+	})
+	return h.take()
 }
 
 func lines(found map[string]string) string {

@@ -99,29 +99,48 @@ metadata: {name: pool}
 spec: {backend: {docker: {}}}
 `
 
-// TestClusterAPIMachinePool: a MachinePool and what belongs to it have the owners of the table, and go with it.
+// poolOwners are the version, kind and name of the owners of a machinePool, and whether they are controllers.
+var poolOwners = map[string]string{
+	"machinepool/pool":    "cluster.x-k8s.io/v1beta2 Cluster plain",
+	"devmachinepool/pool": "cluster.x-k8s.io/v1beta2 MachinePool pool true",
+	"kubeadmconfig/pool":  "cluster.x-k8s.io/v1beta2 MachinePool pool true",
+}
+
+// poolHasOwners waits until a machinePool has its owners.
+func (m *management) poolHasOwners() {
+	m.Helper()
+	for object, want := range poolOwners {
+		m.within(provisioning, object+" has its owners", func() error {
+			refs := m.jsonpath(`{range .metadata.ownerReferences[*]}{.apiVersion} {.kind} {.name} {.controller}{"\n"}{end}`, object)
+			if diff := cmp.Diff(want, strings.TrimSpace(refs)); diff != "" {
+				return fmt.Errorf("(-want +got):\n%s", diff)
+			}
+			return nil
+		})
+	}
+}
+
+// TestClusterAPIMachinePool: a MachinePool and what belongs to it have the owners of the table, get them again if they are removed or of an
+// old version, and go with it.
 func TestClusterAPIMachinePool(t *testing.T) {
 	m := newManagement(t)
 	owners := m.watchOwners()
 	m.apply(plainCluster)
 	m.available("plain", 3)
 	m.apply(machinePool)
-	for object, want := range map[string]string{
-		"machinepool/pool":    "Cluster plain",
-		"devmachinepool/pool": "MachinePool pool true",
-		"kubeadmconfig/pool":  "MachinePool pool true",
-	} {
-		m.within(provisioning, object+" has its owners", func() error {
-			refs := strings.Split(strings.TrimSpace(m.jsonpath(`{range .metadata.ownerReferences[*]}{.kind} {.name} {.controller}{"\n"}{end}`, object)), "\n")
-			slices.Sort(refs)
-			if diff := cmp.Diff(want, strings.Join(strings.Fields(strings.Join(refs, " ")), " ")); diff != "" {
-				return fmt.Errorf("(-want +got):\n%s", diff)
-			}
-			return nil
-		})
-	}
+	m.poolHasOwners()
 	time.Sleep(time.Minute) // for as long are other owners allowed
 	owners.good("while it is created")
+	for object := range poolOwners {
+		m.kubectl("patch", object, "--type=merge", "-p", `{"metadata":{"ownerReferences":null}}`)
+	}
+	m.poolHasOwners()
+	for object := range poolOwners {
+		m.kubectl("patch", object, "--type=json", "-p", `[{"op":"replace","path":"/metadata/ownerReferences/0/apiVersion","value":"cluster.x-k8s.io/v1alpha2"}]`)
+	}
+	m.poolHasOwners()
+	owners.settled("while its references are removed and changed")
+	owners.record.saw("while its references are removed and changed", "lost-owners", "unserved-version")
 	m.kubectl("delete", "machinepool", "pool", "--wait=false")
 	m.within(provisioning, "the pool is gone", func() error {
 		// Without Docker, the provider cannot find out that there are no containers.
