@@ -232,7 +232,7 @@ func (r *ClusterReconciler) provision(ctx context.Context, cluster *clusterv1.Cl
 func takenRange(ranges clusterv1.ClusterNetwork, machines string) string {
 	network, err := netip.ParsePrefix(machines)
 	if err != nil {
-		return "" // a program of an earlier version does not say it
+		return "" // the host does not say it
 	}
 	for _, r := range []struct {
 		field  string
@@ -250,9 +250,10 @@ func takenRange(ranges clusterv1.ClusterNetwork, machines string) string {
 // ensure sets an endpoint, unless it was set lately: the host keeps it, unless somebody else changes its rules.
 func (r *ClusterReconciler) ensure(ctx context.Context, e hostclient.Endpoint) (hostclient.Endpoint, error) {
 	last, known := r.set[e.Name]
-	e.Network = last.Network
-	if now := r.Clock.Now(); known && now.Sub(last.at) < restorePeriod && equality.Semantic.DeepEqual(last.Endpoint, e) {
-		return e, nil
+	asked := last.Endpoint
+	asked.Network = "" // only the host says it
+	if now := r.Clock.Now(); known && now.Sub(last.at) < restorePeriod && equality.Semantic.DeepEqual(asked, e) {
+		return last.Endpoint, nil
 	}
 	endpoint, err := r.Host.SetEndpoint(ctx, e)
 	if err != nil {

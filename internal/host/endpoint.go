@@ -32,7 +32,7 @@ type Endpoint struct {
 	Port uint16 `json:"port"`
 	// Servers are the addresses that connections are distributed to; without any, they are refused.
 	Servers []netip.Addr `json:"servers,omitempty"`
-	// Network is that of the machines and of all endpoints.
+	// Network is that of the machines and of all endpoints, in what SetEndpoint returns. It is stored for all of them once.
 	Network netip.Prefix `json:"network,omitzero"`
 }
 
@@ -76,13 +76,13 @@ func (h *Host) SetEndpoint(ctx context.Context, e Endpoint) (Endpoint, error) {
 		if err != nil {
 			return err
 		}
-		e.Network = n.Range
 		if err := h.settleAddress(n, &e); err != nil {
 			return err
 		}
 		if err := writeJSON(h.endpointFile(e.Name), e); err != nil {
 			return err
 		}
+		e.Network = n.Range
 		return h.writeRules(ctx, n)
 	})
 	return e, err
