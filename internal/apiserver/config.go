@@ -102,7 +102,7 @@ func (s *Server) genericConfig(c Config) (*genericapiserver.Config, error) {
 	if s.reserve != nil {
 		g.ReadyzChecks = append(g.ReadyzChecks, s.reserve.readyCheck())
 	}
-	s.memory = newMemoryLimit(needs{stats: g.StorageObjectCountTracker.Get, maxBody: g.MaxRequestBodyBytes})
+	s.memory = newMemoryLimit(needs{stats: c.Backend.Stats, maxBody: g.MaxRequestBodyBytes})
 	if c.Backend.Shared() {
 		s.gate = newStoreGate(c.Backend.Check, c.Clock, codecs)
 	}

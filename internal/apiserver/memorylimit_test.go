@@ -4,6 +4,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -37,7 +38,7 @@ func newFakeMemory(live, garbage int64) *fakeMemory {
 	f := &fakeMemory{live: live * mebi, garbage: garbage * mebi, clock: clocktesting.NewFakeClock(time.Unix(1000, 0))}
 	f.limit = &memoryLimit{
 		bytes: 1000 * mebi, clock: f.clock,
-		needs: needs{stats: func(string) (storage.Stats, error) {
+		needs: needs{stats: func(context.Context, schema.GroupResource) (storage.Stats, error) {
 			return storage.Stats{ObjectCount: 100 * 1024, EstimatedAverageObjectSizeBytes: 1 << 10}, nil
 		}},
 		used:    func() int64 { return f.live + f.garbage },
@@ -168,7 +169,9 @@ func TestMemoryOfCreations(t *testing.T) {
 }
 
 func TestStatsOfAnotherServersResource(t *testing.T) {
-	n := needs{stats: func(string) (storage.Stats, error) { return storage.Stats{ObjectCount: 5}, errors.New("not found") }}
+	n := needs{stats: func(context.Context, schema.GroupResource) (storage.Stats, error) {
+		return storage.Stats{ObjectCount: 5}, errors.New("not found")
+	}}
 	if got := n.of(&request.RequestInfo{IsResourceRequest: true, Verb: "list", Resource: "widgets"}, httptest.NewRequest(http.MethodGet, "/", nil)); got != 0 {
 		t.Errorf("needs %d bytes", got)
 	}
@@ -182,7 +185,7 @@ func BenchmarkMemoryInUse(b *testing.B) {
 
 // TestLargeList: a list of large objects needs memory for the garbage that it makes, although its objects are in the watch cache.
 func TestLargeList(t *testing.T) {
-	n := needs{stats: func(string) (storage.Stats, error) {
+	n := needs{stats: func(context.Context, schema.GroupResource) (storage.Stats, error) {
 		return storage.Stats{ObjectCount: 10_000, EstimatedAverageObjectSizeBytes: 30 << 10}, nil
 	}}
 	got := n.of(&request.RequestInfo{IsResourceRequest: true, Verb: "list", Resource: "configmaps"}, httptest.NewRequest(http.MethodGet, "/", nil))

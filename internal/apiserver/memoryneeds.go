@@ -4,6 +4,7 @@
 package apiserver
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -19,7 +20,7 @@ import (
 // near the memory limit.
 type needs struct {
 	// stats returns the number and the average size of a resource's objects in the store.
-	stats func(resource string) (storage.Stats, error)
+	stats func(ctx context.Context, resource schema.GroupResource) (storage.Stats, error)
 	// maxBody is the maximum size of a body, in bytes.
 	maxBody int64
 }
@@ -35,6 +36,8 @@ const (
 	listItem = 1 << 10
 	// tableRow is for a row of a Table, which is encoded as a whole.
 	tableRow = 4 << 10
+	// unknownSize is the size in the store of an object whose resource has no watch cache, such as an event.
+	unknownSize = 2 << 10
 	// initialEvent is for each existing object that a watch begins with.
 	initialEvent = 256
 )
@@ -63,7 +66,7 @@ func (n needs) of(info *request.RequestInfo, r *http.Request) int64 {
 	case "list":
 		need = n.ofList(info, r)
 	case "watch":
-		need = n.ofWatch(info, r.URL.Query())
+		need = n.ofWatch(r.Context(), info, r.URL.Query())
 	case "create", "update", "patch":
 		need = bodySize * n.body(r)
 	}
@@ -85,7 +88,7 @@ func (n needs) ofList(info *request.RequestInfo, r *http.Request) int64 {
 	if !valid || info.Name != "" { // a field selector with the name
 		return 0
 	}
-	stats := n.statsOf(info)
+	stats := n.statsOf(r.Context(), info)
 	items := stats.ObjectCount
 	if options.Limit > 0 {
 		items = min(items, options.Limit)
@@ -105,7 +108,7 @@ func (n needs) ofList(info *request.RequestInfo, r *http.Request) int64 {
 	return items * item
 }
 
-func (n needs) ofWatch(info *request.RequestInfo, query url.Values) int64 {
+func (n needs) ofWatch(ctx context.Context, info *request.RequestInfo, query url.Values) int64 {
 	options, valid := listOptions(query)
 	if !valid {
 		return 0
@@ -115,14 +118,17 @@ func (n needs) ofWatch(info *request.RequestInfo, query url.Values) int64 {
 	if !initial || info.Name != "" {
 		return watchNeed
 	}
-	return watchNeed + initialEvent*n.statsOf(info).ObjectCount
+	return watchNeed + initialEvent*n.statsOf(ctx, info).ObjectCount
 }
 
 // statsOf returns zeros for resources that this server does not store.
-func (n needs) statsOf(info *request.RequestInfo) storage.Stats {
-	stats, err := n.stats(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}.String())
+func (n needs) statsOf(ctx context.Context, info *request.RequestInfo) storage.Stats {
+	stats, err := n.stats(ctx, schema.GroupResource{Group: info.APIGroup, Resource: info.Resource})
 	if err != nil {
 		return storage.Stats{}
+	}
+	if stats.EstimatedAverageObjectSizeBytes == 0 {
+		stats.EstimatedAverageObjectSizeBytes = unknownSize
 	}
 	return stats
 }

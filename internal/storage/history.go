@@ -25,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -53,17 +52,21 @@ type openResource struct {
 	prefix  string // prefix of the resource's keys
 	keyFunc func(runtime.Object) (string, error)
 	newFunc func() runtime.Object
+	stats   *recentStats
 }
 
 // register remembers how a resource is stored until forget is called. Each version of a custom
 // resource is registered separately; each can read the objects that all of them have stored.
-func (b *Backend) register(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error), newFunc func() runtime.Object) (forget func()) {
-	r := &openResource{codec: config.Codec, root: path.Join("/", config.Prefix), prefix: path.Join("/", config.Prefix, prefix) + "/", keyFunc: keyFunc, newFunc: newFunc}
+func (b *Backend) register(r resourceStorage, store storage.Interface) (forget func()) {
+	opened := &openResource{
+		codec: r.config.Codec, root: path.Join("/", r.config.Prefix), prefix: path.Join("/", r.config.Prefix, r.prefix) + "/",
+		keyFunc: r.keyFunc, newFunc: r.newFunc, stats: &recentStats{calculate: store.Stats, clock: b.clock},
+	}
+	resource := r.config.GroupResource
 	b.open.mu.Lock()
 	defer b.open.mu.Unlock()
-	resource := config.GroupResource
-	b.open.byResource[resource] = append(b.open.byResource[resource], r)
-	return func() { b.open.forget(resource, r) }
+	b.open.byResource[resource] = append(b.open.byResource[resource], opened)
+	return func() { b.open.forget(resource, opened) }
 }
 
 // openResources are the resources whose storage is open.
@@ -78,14 +81,24 @@ func (o *openResources) forget(resource schema.GroupResource, r *openResource) {
 	o.byResource[resource] = slices.DeleteFunc(o.byResource[resource], func(other *openResource) bool { return other == r })
 }
 
+// find returns the version that was opened last.
 func (o *openResources) find(resource schema.GroupResource) (*openResource, error) {
+	open, err := o.all(resource)
+	if err != nil {
+		return nil, err
+	}
+	return open[len(open)-1], nil
+}
+
+// all returns the open versions of a resource, at least one.
+func (o *openResources) all(resource schema.GroupResource) ([]*openResource, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	open := o.byResource[resource]
 	if len(open) == 0 {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s are not stored here, or no longer served", resource))
 	}
-	return open[len(open)-1], nil
+	return slices.Clone(open), nil
 }
 
 // key returns the key of an object in etcd.

@@ -29,10 +29,9 @@ type Resources struct {
 	Counts  flowcontrolrequest.StorageObjectCountTracker
 }
 
-// countPeriod is how often the objects of each resource are counted. The counts are for metrics, such as
-// apiserver_storage_objects, and for estimating the cost of lists in priority and fairness and near the memory limit.
-// Upstream counts once a minute. That is too rare for the memory limit, because many objects can be created in a minute.
-const countPeriod = 10 * time.Second
+// countPeriod is how often the objects of each resource are counted, as upstream. The counts are for metrics, such as
+// apiserver_storage_objects, and for estimating the cost of lists in priority and fairness.
+const countPeriod = time.Minute
 
 var _ generic.RESTOptionsGetter = Resources{}
 

@@ -90,7 +90,7 @@ func (b *Backend) build(r resourceStorage, lazy bool) (storage.Interface, factor
 		Interface: etcd, backend: b, resource: resource, recorded: !unrecorded[resource],
 		prefix: r.prefix, root: path.Join("/", r.config.Prefix) + "/",
 	}
-	forget := b.register(r.config, r.prefix, r.keyFunc, r.newFunc)
+	forget := b.register(r, raw)
 	end := func() {
 		forget()
 		etcd.Close()
