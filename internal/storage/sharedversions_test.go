@@ -24,7 +24,8 @@ import (
 // same reports whether both values are the same map.
 func same(a, b any) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
 
-// TestSharedVersions: a version has the parts of the version before that have not changed, and parts of its own where it differs.
+// TestSharedVersions: a version has the parts of the version before that have not changed, and parts of its own where it differs. A new object has
+// those of the one before it.
 func TestSharedVersions(t *testing.T) {
 	object := func(name string, fields map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
@@ -53,8 +54,13 @@ func TestSharedVersions(t *testing.T) {
 		if !same(part(first, path...), part(second, path...)) {
 			t.Errorf("the second version has %v of its own", path)
 		}
-		if same(part(first, path...), part(other, path...)) {
-			t.Errorf("two objects share %v", path)
+	}
+	if same(part(first, "metadata"), part(other, "metadata")) || part(first, "metadata", "name") != "one" || part(other, "metadata", "name") != "two" {
+		t.Errorf("metadata of two objects: %v, %v", part(first, "metadata"), part(other, "metadata"))
+	}
+	for _, path := range [][]string{{"metadata", "labels"}, {"spec"}, {"status"}} {
+		if !same(part(first, path...), part(other, path...)) {
+			t.Errorf("the second object has %v of its own", path)
 		}
 	}
 	if same(part(first, "status"), part(second, "status")) || part(first, "status", "ready") != false || part(second, "status", "ready") != true {
