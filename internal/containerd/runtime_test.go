@@ -64,8 +64,8 @@ func testDial(t *testing.T, endpoint string) *grpc.ClientConn {
 	return conn
 }
 
-// runPod starts a pod with one busybox container.
-func runPod(t *testing.T, o Options, conn *grpc.ClientConn, name string, command ...string) (sandbox, container, ip string) {
+// createPod creates a pod with one busybox container, which it does not start.
+func createPod(t *testing.T, o Options, conn *grpc.ClientConn, name string, command ...string) (sandbox, container string) {
 	t.Helper()
 	ctx := t.Context()
 	cri := runtimeapi.NewRuntimeServiceClient(conn)
@@ -92,7 +92,16 @@ func runPod(t *testing.T, o Options, conn *grpc.ClientConn, name string, command
 	if err != nil {
 		t.Fatal(err)
 	}
-	container = created.ContainerId
+	return sandbox, created.ContainerId
+}
+
+// runPod starts a pod with one busybox container.
+func runPod(t *testing.T, o Options, conn *grpc.ClientConn, name string, command ...string) (sandbox, container, ip string) {
+	t.Helper()
+	ctx := t.Context()
+	cri := runtimeapi.NewRuntimeServiceClient(conn)
+	sandbox, container = createPod(t, o, conn, name, command...)
+	begin := time.Now()
 	if _, err := cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: container}); err != nil {
 		t.Fatal(err)
 	}

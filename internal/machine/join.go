@@ -167,6 +167,7 @@ func (m *Machine) newAgent(client kubernetes.Interface, requests *metrics.Reques
 		Requests:          requests,
 		Decode:            manifest.Pods,
 		Endpoint:          m.endpoint,
+		DeleteTask:        m.deleteTask,
 		RootDir:           root,
 		LoopFiles:         m.options.Dir.Volumes(),
 		Owner:             m.names.ID,

@@ -110,6 +110,11 @@ func RuntimeOptions(dir datadir.Layout, names containerd.Names) containerd.Optio
 	return containerd.Options{Names: names, Root: dir.Containerd(), RunDir: dir.Run(), LogFile: dir.RuntimeLog()}
 }
 
+// deleteTask deletes the task of a container, if the runtime is a containerd.
+func (m *Machine) deleteTask(ctx context.Context, container string) error {
+	return containerd.DeleteTask(ctx, m.endpoint, container)
+}
+
 // Endpoint returns the CRI endpoint of the container runtime. It is known after [Machine.Join].
 func (m *Machine) Endpoint() string { return m.endpoint }
 

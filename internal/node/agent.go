@@ -143,7 +143,7 @@ func New(options Options) (*Agent, error) {
 	cgroups.PodPIDs, cgroups.Quota = *options.Config.PodPidsLimit, options.quota()
 	counted := metrics.New(options.Name, cgroups.Version(), options.Clock)
 	cgroups.Observe = counted.CgroupOperation
-	service, images = counted.Runtime(service), counted.Images(images)
+	service, images = runtime.WithoutTasks(counted.Runtime(service), options.DeleteTask), counted.Images(images)
 	a := &Agent{
 		options: options, runtime: service, images: images, records: records, ready: make(chan struct{}),
 		view:    runtime.New(service, options.Owner, options.Clock),

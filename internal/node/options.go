@@ -37,6 +37,8 @@ type Options struct {
 	ShowStatic static.Mirrors
 	// Endpoint is the CRI endpoint of the runtime and its images, as in unix:///run/containerd/containerd.sock.
 	Endpoint string
+	// DeleteTask deletes what the runtime has of a container below CRI, with its processes; nil if there is no such thing.
+	DeleteTask func(ctx context.Context, container string) error
 	// RootDir has the volumes and files of pods, except their logs. Its file system must allow mounts.
 	RootDir string
 	// LoopFiles is the directory of the files that block volumes of the local-path class consist of;
