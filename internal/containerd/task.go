@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// taskLimit is how long killed processes may take to end.
+// taskLimit limits the calls of DeleteTask, which wait for the killed processes to exit.
 const taskLimit = 5 * time.Second
 
 // DeleteTask kills and deletes the task of a container: the processes that containerd has for it, below CRI. A missing task is not an
@@ -31,7 +31,7 @@ func DeleteTask(ctx context.Context, endpoint, container string) error {
 	ctx, cancel := context.WithTimeout(inNamespace(ctx), taskLimit)
 	defer cancel()
 	tasks := tasksapi.NewTasksClient(conn)
-	// A failed kill is not the end: the processes may have ended before. If they have not, Wait says so.
+	// Kill also fails if the processes have exited already. If they still run, Wait reaches its deadline.
 	_, err = tasks.Kill(ctx, &tasksapi.KillRequest{ContainerID: container, Signal: uint32(syscall.SIGKILL), All: true})
 	if status.Code(err) == codes.Unimplemented {
 		return nil

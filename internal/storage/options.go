@@ -29,7 +29,7 @@ type Resources struct {
 	Counts  flowcontrolrequest.StorageObjectCountTracker
 }
 
-// countPeriod is how often the objects of each resource are counted, as upstream. The counts are for metrics, such as
+// countPeriod is how often the objects of each resource are counted; upstream's period is the same. The counts are for metrics, such as
 // apiserver_storage_objects, and for estimating the cost of lists in priority and fairness.
 const countPeriod = time.Minute
 

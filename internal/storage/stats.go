@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// statsPeriod is how old statistics may be. Calculating them takes some hundred nanoseconds for each object.
+	// statsPeriod is the minimum time between two calculations. One takes about 400 ns per object.
 	statsPeriod = time.Second
-	// statsTimeout is how long to wait for a watch cache that is behind the store, or that still reads it.
+	// statsTimeout limits the wait for a watch cache that lags behind the store or is still being filled.
 	statsTimeout = time.Second
 )
 
-// Stats returns the number of a resource's objects and their average size in the store, in bytes. They are at most statsPeriod old, while
-// the counts of k8s.io/apiserver are as old as a minute, in which thousands of objects can be created. The size is 0 if the resource
-// has no watch cache.
+// Stats returns the number of a resource's objects and their average size in the store, in bytes. They are at most statsPeriod old,
+// unless the last calculation failed. The counts of k8s.io/apiserver can be a minute old, in which thousands of objects can be created.
+// The size is 0 if the resource has no watch cache.
 //
-// It fails if the resource is not stored here, or if it could never be counted.
+// It fails if the resource is not stored here, or if one of its versions has never been counted.
 func (b *Backend) Stats(ctx context.Context, resource schema.GroupResource) (storage.Stats, error) {
 	versions, err := b.open.all(resource)
 	if err != nil {
@@ -71,7 +71,7 @@ func (r *recentStats) read(ctx context.Context) (storage.Stats, error) {
 
 // renew is for callers that hold mu.
 func (r *recentStats) renew(ctx context.Context) {
-	// The result is for others too, so that the end of this caller's request does not stop it.
+	// Other callers use the result too, so the end of this caller's request must not cancel it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statsTimeout)
 	defer cancel()
 	stats, err := r.calculate(ctx)

@@ -35,8 +35,8 @@ func (w *Worker) removeContainer(ctx context.Context, t task) func(*Memory) {
 	err := w.parts.Runtime.RemoveContainer(context.WithoutCancel(ctx), w.uid, t.ID)
 	if status.Code(err) == codes.FailedPrecondition {
 		// An interrupted start, as by the end of an earlier agent, can leave a process in a run that the runtime considers ended. It
-		// neither stops nor removes such a run until the process has ended. A containerd was asked to end it already, see
-		// runtime.WithoutTasks; it cannot while it still starts the process.
+		// neither stops nor removes such a run until the process has ended. runtime.WithoutTasks has already asked
+		// containerd to delete it; that fails while containerd is still starting the process.
 		err = errors.Join(err, w.parts.Cgroups.Kill(w.uid, t.ID))
 	}
 	w.reportTeardown(ctx, t, err)

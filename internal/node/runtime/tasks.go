@@ -12,8 +12,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis"
 )
 
-// WithoutTasks returns a client that also removes containers with a task of which CRI does not know, as the end of an agent can leave it
-// while a container starts. deleteTask deletes the task of a container, with its processes; if it is nil, the runtime has no tasks.
+// WithoutTasks returns a client that also removes containers with a task that CRI does not know about. An agent that is killed while a
+// container starts can leave one. deleteTask deletes the task of a container, with its processes; if it is nil, the runtime has no tasks.
 func WithoutTasks(service cri.RuntimeService, deleteTask func(ctx context.Context, container string) error) cri.RuntimeService {
 	if deleteTask == nil {
 		return service
