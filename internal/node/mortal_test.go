@@ -128,6 +128,7 @@ func newMortals(t *testing.T) *mortals {
 		Name: nodeName, RootDir: filepath.Join(dir, "node"), Owner: "owner", CgroupParent: parent,
 		IPs: []string{"127.0.0.1"}, ClusterDNS: []string{"10.0.0.10"}, Version: "v1.37.1", Config: config.Default(),
 	}}
+	m.options.Config.PodLogsDir = filepath.Join(dir, "pod-logs") // other tests have pods with the same names and UIDs
 	// Whether the machine's disk is full does not matter here.
 	m.options.Config.EvictionHard = map[string]string{}
 	m.options.Config.ImageGCHighThresholdPercent = new(int32(100))
@@ -270,6 +271,7 @@ func (m *mortals) run(ctx context.Context, l *lifetime, ready chan<- struct{}) e
 		l.mu.Unlock()
 		close(l.gone)
 		<-done
+		agent.pods.Wait(nil) // without the limit of Run: what got its answer only now still writes files
 	}
 	select {
 	case <-l.ended:

@@ -13,7 +13,7 @@ import (
 //
 // Assumes: the API and the runtime no longer have the pod, and it is released.
 // Leaves: no file of the pod on the node. Memory.Cleaned, after which its worker returns.
-// On failure: nothing is reported. The next agent removes what is left below PodDir (see
+// On failure: nothing is reported. The next sweep removes what is left below PodDir (see garbage.Sweeper and
 // volume.Manager.RemoveOrphans).
 func (w *Worker) clean(_ context.Context, t task) func(*Memory) {
 	layout := w.parts.Host.Layout
