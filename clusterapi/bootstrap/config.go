@@ -28,6 +28,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	bootstrapv1 "github.com/kindred-project/kindred/clusterapi/api/bootstrap/v1alpha1"
@@ -91,6 +92,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (_ ctr
 	if err := r.Client.Get(ctx, request.NamespacedName, c); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if !c.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, r.letGo(ctx, c)
+	}
 	machine, err := owner.Machine(ctx, r.Client, c)
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, err
@@ -108,12 +112,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (_ ctr
 	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, c); err != nil || isPaused || requeue {
 		return ctrl.Result{}, err
 	}
-	if !c.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil
+	if err := r.hold(ctx, c); err != nil {
+		return ctrl.Result{}, err
 	}
 	before := c.DeepCopy()
 	defer func() { failed = kerrors.NewAggregate([]error{failed, r.writeStatus(ctx, c, before)}) }()
 	return r.provide(ctx, cluster, machine, c)
+}
+
+// hold adds the finalizer.
+func (r *Reconciler) hold(ctx context.Context, c *bootstrapv1.KindredConfig) error {
+	before := c.DeepCopy()
+	if !controllerutil.AddFinalizer(c, bootstrapv1.Finalizer) {
+		return nil
+	}
+	return r.Client.Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// letGo removes the finalizer of a KindredConfig that is deleted. The bootstrap data go with it, by ownership.
+func (r *Reconciler) letGo(ctx context.Context, c *bootstrapv1.KindredConfig) error {
+	before := c.DeepCopy()
+	if !controllerutil.RemoveFinalizer(c, bootstrapv1.Finalizer) {
+		return nil
+	}
+	return client.IgnoreNotFound(r.Client.Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 // writeStatus writes the status in one patch. Of the two that Cluster API's helper sends, the first has the conditions only: Cluster API finds no

@@ -68,6 +68,7 @@ var kindredFinalizers = map[string]func(types.NamespacedName) []string{
 	"KindredCluster":      finalizer("infrastructure.cluster.x-k8s.io/kindredcluster"),
 	"KindredMachine":      finalizer("infrastructure.cluster.x-k8s.io/kindredmachine"),
 	"KindredControlPlane": finalizer("controlplane.cluster.x-k8s.io/kindredcontrolplane"),
+	"KindredConfig":       finalizer("bootstrap.cluster.x-k8s.io/kindredconfig"),
 }
 
 func finalizer(name string) func(types.NamespacedName) []string {
