@@ -5,6 +5,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -24,21 +25,26 @@ const (
 // unless the last calculation failed. The counts of k8s.io/apiserver can be a minute old, in which thousands of objects can be created.
 // The size is 0 if the resource has no watch cache.
 //
-// It fails if the resource is not stored here, or if one of its versions has never been counted.
+// It fails if the resource is not stored here, or if none of its versions has ever been counted.
 func (b *Backend) Stats(ctx context.Context, resource schema.GroupResource) (storage.Stats, error) {
 	versions, err := b.open.all(resource)
 	if err != nil {
 		return storage.Stats{}, err
 	}
 	var most storage.Stats
+	var failures []error
 	// Each version of a custom resource counts all objects. Only one that is read knows their size.
 	for _, version := range versions {
 		stats, err := version.stats.read(ctx)
 		if err != nil {
-			return storage.Stats{}, err
+			failures = append(failures, err)
+			continue
 		}
 		most.ObjectCount = max(most.ObjectCount, stats.ObjectCount)
 		most.EstimatedAverageObjectSizeBytes = max(most.EstimatedAverageObjectSizeBytes, stats.EstimatedAverageObjectSizeBytes)
+	}
+	if len(failures) == len(versions) {
+		return storage.Stats{}, errors.Join(failures...)
 	}
 	return most, nil
 }

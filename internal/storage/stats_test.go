@@ -56,6 +56,40 @@ func TestStats(t *testing.T) {
 	}
 }
 
+// TestStatsOfVersions: a version whose statistics fail does not hide those of the others.
+func TestStatsOfVersions(t *testing.T) {
+	failure := errors.New("the cache is being filled")
+	for _, test := range []struct {
+		name  string
+		fails []bool // of each version
+		want  error
+	}{
+		{"all known", []bool{false, false}, nil},
+		{"the first fails", []bool{true, false}, nil},
+		{"the last fails", []bool{false, true}, nil},
+		{"all fail", []bool{true, true}, failure},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			resource := schema.GroupResource{Group: "example.com", Resource: "widgets"}
+			b := &Backend{open: openResources{byResource: map[schema.GroupResource][]*openResource{}}}
+			for _, fails := range test.fails {
+				calculate := func(context.Context) (storage.Stats, error) {
+					if fails {
+						return storage.Stats{}, failure
+					}
+					return storage.Stats{ObjectCount: 3, EstimatedAverageObjectSizeBytes: 100}, nil
+				}
+				version := &openResource{stats: &recentStats{calculate: calculate, clock: clocktesting.NewFakeClock(time.Unix(1000, 0))}}
+				b.open.byResource[resource] = append(b.open.byResource[resource], version)
+			}
+			stats, err := b.Stats(t.Context(), resource)
+			if !errors.Is(err, test.want) || test.want == nil && (stats.ObjectCount != 3 || stats.EstimatedAverageObjectSizeBytes != 100) {
+				t.Errorf("%+v, %v, want the statistics of a version, or %v", stats, err, test.want)
+			}
+		})
+	}
+}
+
 // TestStatsFail: after a failure the last statistics are returned, and the next attempt is made when they would have been renewed.
 func TestStatsFail(t *testing.T) {
 	now := clocktesting.NewFakeClock(time.Unix(1000, 0))
