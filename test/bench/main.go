@@ -93,7 +93,7 @@ func figures() []figure {
 		{name: "pods-100-runtime", what: "100 real pods at once, all Ready, ÷ the same CRI calls", unit: "", target: 1.25, measure: manyBesideRuntime},
 		{name: "probes-processor", what: "110 pods with a probe each second, share of a core", unit: "%", target: 5, measure: probesProcessor},
 		{name: "probes-memory", what: "the same, memory", unit: "MB", target: 25, measure: probesMemory},
-		{name: "workload-cluster", what: "workload cluster of 1 + 2 machines, apply to nodes Ready, median of 3", unit: "s", target: 10, measure: workloadCluster},
+		{name: "workload-cluster", what: "workload cluster of 1 + 2 machines, apply to a pod Ready on each, median of 3", unit: "s", target: 10, measure: workloadCluster},
 		{name: "clusters-20", what: "20 Clusters of 10 machines of Cluster API, until Available", unit: "s", target: 150, measure: clustersOfKindred(20)},
 		{name: "clusters-200", what: "200 Clusters of 10 machines of Cluster API, until Available", unit: "s", target: 1500, long: true, measure: clustersOfKindred(200)},
 		{name: "summary", what: "/stats/summary of 110 pods", unit: "ms", target: 50, measure: summaryLatency},

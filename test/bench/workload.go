@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kindred-project/kindred/internal/containerd"
 	"github.com/kindred-project/kindred/test/servers"
 )
 
@@ -34,7 +35,7 @@ const (
 )
 
 // workloadCluster returns the median time in seconds from "kubectl apply" of a Cluster from the release's template, with one server and two workers,
-// until the nodes are Ready. Cluster API has its default limit of a reconciliation a second for each object.
+// until a pod runs on each node. Cluster API has its default limit of a reconciliation a second for each object.
 func workloadCluster(ctx context.Context, b *bench) (float64, error) {
 	w, err := b.startManagement(ctx)
 	if err != nil {
@@ -47,8 +48,8 @@ func workloadCluster(ctx context.Context, b *bench) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		fmt.Fprintf(os.Stderr, "  the nodes of a workload cluster are Ready after %.2f s\n", one.Seconds())
-		took = append(took, one)
+		fmt.Fprintf(os.Stderr, "  the nodes of a workload cluster are Ready after %.2f s, and a pod on each of them after %.2f s\n", one.nodes.Seconds(), one.pods.Seconds())
+		took = append(took, one.pods)
 	}
 	return median(took).Seconds(), nil
 }
@@ -122,42 +123,88 @@ func (w *managementCluster) managersReady(ctx context.Context) error {
 	return nil
 }
 
-// measure makes a workload cluster, returns the time until its nodes are Ready, and deletes it.
-func (w *managementCluster) measure(ctx context.Context, name string) (took time.Duration, err error) {
+// workloadTimes are the times from the creation of a workload cluster until all its nodes are Ready, and until each runs a pod.
+type workloadTimes struct {
+	nodes, pods time.Duration
+}
+
+// measure makes a workload cluster and deletes it.
+func (w *managementCluster) measure(ctx context.Context, name string) (took workloadTimes, err error) {
 	manifest, err := exec.CommandContext(ctx, w.release.Clusterctl, "generate", "cluster", name, "--config", w.release.Config, "--kubeconfig", w.kubeconfig(),
 		"--infrastructure", "kindred", "--target-namespace", metav1.NamespaceDefault, "--kubernetes-version", w.release.Version,
 		"--control-plane-machine-count", "1", "--worker-machine-count", fmt.Sprint(workloadNodes-1)).Output()
 	if err != nil {
-		return 0, fmt.Errorf("clusterctl generate: %w", err)
+		return took, fmt.Errorf("clusterctl generate: %w", err)
 	}
 	began := time.Now()
 	if _, err := w.bench.kubectl(ctx, w.kubeconfig(), string(manifest), "apply", "-f", "-"); err != nil {
-		return 0, err
+		return took, err
 	}
 	if err := w.until(ctx, "the nodes of "+name+" are Ready", func(ctx context.Context) error { return w.nodesReady(ctx, name) }); err != nil {
-		return 0, err
+		return took, err
 	}
-	took = time.Since(began)
+	took.nodes = time.Since(began)
+	if err := w.runPods(ctx, name); err != nil {
+		return took, err
+	}
+	took.pods = time.Since(began)
 	_, err = w.bench.kubectl(ctx, w.kubeconfig(), "", "delete", "cluster", name, "--timeout", workloadLimit.String())
 	return took, err
 }
 
-func (w *managementCluster) kubeconfig() string { return filepath.Join(w.dataDir, "kubeconfig") }
-
-// nodesReady returns an error unless all nodes of a workload cluster are Ready.
-func (w *managementCluster) nodesReady(ctx context.Context, name string) error {
-	secret, err := w.client.CoreV1().Secrets(metav1.NamespaceDefault).Get(ctx, name+"-kubeconfig", metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return errors.New("there is no kubeconfig yet")
-	}
+// runPods runs a pod on each node of a workload cluster. Its image is the one of sandboxes, which each machine has.
+func (w *managementCluster) runPods(ctx context.Context, name string) error {
+	client, err := w.workloadClient(ctx, name)
 	if err != nil {
 		return err
+	}
+	labels := map[string]string{"app": "everywhere"}
+	daemons, err := client.AppsV1().DaemonSets(metav1.NamespaceDefault).Create(ctx, &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: labels["app"]},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					Containers:  []corev1.Container{{Name: "pause", Image: containerd.PauseImage, ImagePullPolicy: corev1.PullNever}},
+					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+				},
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	return w.until(ctx, "a pod is Ready on each node of "+name, func(ctx context.Context) error {
+		daemons, err := client.AppsV1().DaemonSets(daemons.Namespace).Get(ctx, daemons.Name, metav1.GetOptions{})
+		if err == nil && daemons.Status.NumberReady != workloadNodes {
+			err = fmt.Errorf("%d of %d pods are Ready", daemons.Status.NumberReady, workloadNodes)
+		}
+		return err
+	})
+}
+
+func (w *managementCluster) kubeconfig() string { return filepath.Join(w.dataDir, "kubeconfig") }
+
+// workloadClient returns a client of a workload cluster.
+func (w *managementCluster) workloadClient(ctx context.Context, name string) (*kubernetes.Clientset, error) {
+	secret, err := w.client.CoreV1().Secrets(metav1.NamespaceDefault).Get(ctx, name+"-kubeconfig", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, errors.New("there is no kubeconfig yet")
+	}
+	if err != nil {
+		return nil, err
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
 	if err != nil {
-		return err
+		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(config)
+	return kubernetes.NewForConfig(config)
+}
+
+// nodesReady returns an error unless all nodes of a workload cluster are Ready.
+func (w *managementCluster) nodesReady(ctx context.Context, name string) error {
+	client, err := w.workloadClient(ctx, name)
 	if err != nil {
 		return err
 	}
