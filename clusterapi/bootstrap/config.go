@@ -120,7 +120,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (_ ctr
 	return r.provide(ctx, cluster, machine, c)
 }
 
-// hold adds the finalizer.
+// hold adds the finalizer. It fails if the KindredConfig has changed since it was read, unlike Cluster API's EnsureFinalizer: a merge patch replaces all
+// finalizers, and would drop one that was added meanwhile.
 func (r *Reconciler) hold(ctx context.Context, c *bootstrapv1.KindredConfig) error {
 	before := c.DeepCopy()
 	if !controllerutil.AddFinalizer(c, bootstrapv1.Finalizer) {
@@ -129,7 +130,7 @@ func (r *Reconciler) hold(ctx context.Context, c *bootstrapv1.KindredConfig) err
 	return r.Client.Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// letGo removes the finalizer of a KindredConfig that is deleted. The bootstrap data go with it, by ownership.
+// letGo removes the finalizer of a KindredConfig that is being deleted. The garbage collector then deletes its Secret.
 func (r *Reconciler) letGo(ctx context.Context, c *bootstrapv1.KindredConfig) error {
 	before := c.DeepCopy()
 	if !controllerutil.RemoveFinalizer(c, bootstrapv1.Finalizer) {

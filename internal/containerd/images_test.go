@@ -15,13 +15,7 @@ import (
 
 // TestPinAndRemove: an imported image is pinned, and is removed with all its names once no container uses it.
 func TestPinAndRemove(t *testing.T) {
-	o := testOptions(t)
-	r, err := Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	importBusybox(t, r.Endpoint)
-	conn := testDial(t, r.Endpoint)
+	o, r, conn := startWithBusybox(t)
 	pinned := func() []string {
 		t.Helper()
 		names, err := PinnedImages(t.Context(), r.Endpoint)

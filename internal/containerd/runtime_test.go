@@ -113,6 +113,18 @@ func runPod(t *testing.T, o Options, conn *grpc.ClientConn, name string, command
 	return sandbox, container, status.GetStatus().GetNetwork().GetIp()
 }
 
+// startWithBusybox starts a containerd that has the image of busybox.
+func startWithBusybox(t *testing.T) (Options, *Runtime, *grpc.ClientConn) {
+	t.Helper()
+	o := testOptions(t)
+	r, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	importBusybox(t, r.Endpoint)
+	return o, r, testDial(t, r.Endpoint)
+}
+
 func importBusybox(t *testing.T, endpoint string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "busybox.tar")
@@ -190,13 +202,8 @@ func TestStartAdoptReset(t *testing.T) {
 
 // TestResetWithoutContainerd kills containerd and the shims of running pods before the reset.
 func TestResetWithoutContainerd(t *testing.T) {
-	o := testOptions(t)
-	r, err := Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	importBusybox(t, r.Endpoint)
-	sandbox, _, _ := runPod(t, o, testDial(t, r.Endpoint), "web", "sleep", "1000")
+	o, _, conn := startWithBusybox(t)
+	sandbox, _, _ := runPod(t, o, conn, "web", "sleep", "1000")
 	o = o.withDefaults()
 	for _, match := range []func([]string) bool{isContainerd(o.config()), isShim(o.socket())} {
 		found, err := findProcesses(match)
@@ -426,13 +433,7 @@ func TestImport(t *testing.T) {
 
 // TestSupervise kills containerd: it is restarted, and the pod keeps running.
 func TestSupervise(t *testing.T) {
-	o := testOptions(t)
-	r, err := Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	importBusybox(t, r.Endpoint)
-	conn := testDial(t, r.Endpoint)
+	o, r, conn := startWithBusybox(t)
 	_, container, _ := runPod(t, o, conn, "web", "sleep", "1000")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -442,7 +443,7 @@ func TestSupervise(t *testing.T) {
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	err = poll(t.Context(), r.options.Clock, 10*time.Second, func() error {
+	err := poll(t.Context(), r.options.Clock, 10*time.Second, func() error {
 		if pid := containerdPID(t, o); pid == 0 || pid == first {
 			return fmt.Errorf("containerd was not restarted: process %d", pid)
 		}

@@ -20,13 +20,7 @@ import (
 // TestDeleteTask: a container with a task that CRI does not know, as an interrupted start leaves it, can be removed after its task was deleted,
 // whether the task was only created, runs, or has ended.
 func TestDeleteTask(t *testing.T) {
-	o := testOptions(t)
-	r, err := Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	importBusybox(t, r.Endpoint)
-	conn := testDial(t, r.Endpoint)
+	o, r, conn := startWithBusybox(t)
 	cri, tasks := runtimeapi.NewRuntimeServiceClient(conn), tasksapi.NewTasksClient(conn)
 	for _, name := range []string{"created", "runs", "ended"} {
 		t.Run(name, func(t *testing.T) {

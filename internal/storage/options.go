@@ -29,8 +29,8 @@ type Resources struct {
 	Counts  flowcontrolrequest.StorageObjectCountTracker
 }
 
-// countPeriod is how often the objects of each resource are counted; upstream's period is the same. The counts are for metrics, such as
-// apiserver_storage_objects, and for estimating the cost of lists in priority and fairness.
+// countPeriod is the interval at which the objects of each resource are counted, for metrics such as apiserver_storage_objects and for the
+// cost of lists in priority and fairness. It is the default of kube-apiserver.
 const countPeriod = time.Minute
 
 var _ generic.RESTOptionsGetter = Resources{}

@@ -8,8 +8,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Finalizer is kept until a KindredConfig is deleted and its controller makes no bootstrap data for it any more. Without it, the Secret of one that is
-// deleted meanwhile would have an owner that does not exist.
+// Finalizer keeps a KindredConfig that is being deleted until its controller no longer creates bootstrap data for it. Otherwise the controller could
+// create the Secret after the deletion, with an owner that no longer exists.
 const Finalizer = "bootstrap.cluster.x-k8s.io/kindredconfig"
 
 // Role is what Kindred is on a machine.
