@@ -188,6 +188,7 @@ func (m *Machine) newAgent(client kubernetes.Interface, requests *metrics.Reques
 		PinnedImages:      m.pinnedImages,
 		Kernel:            sysctl.New(),
 		Clock:             m.options.Clock,
+		Notice:            m.notice,
 	}
 	options.Annotations = map[string]string{
 		network.PodsAnnotation: m.options.PodNetwork, network.PoolsAnnotation: network.PoolsText(m.options.LoadBalancerPools),

@@ -97,6 +97,8 @@ type Options struct {
 	Requests *metrics.Requests
 	// Recorder records events. Defaults to one that writes them through Client, or to the log.
 	Recorder record.EventRecorder
+	// Notice is called with each line that people who run the node should read; nil if nothing shows them.
+	Notice func(line string)
 
 	alone        bool // there is no API
 	verification image.Verification

@@ -36,9 +36,16 @@ func (a *Agent) watchPressure() error {
 		Evicted:    func(s eviction.Signal) { a.metrics.Evicted(string(s)) },
 		EvictedBy:  func(s eviction.Signal, age time.Duration) { a.metrics.EvictedBy(string(s), age) },
 		Containers: eviction.ReclaimFunc(a.reclaimContainers), Images: eviction.ReclaimFunc(a.reclaimImages),
+		Notice: func(sentence string) { a.notice("node " + a.options.Name + " " + sentence) },
 	})
 	a.registration.reporter.pressure = a.evictions.Conditions
 	return nil
+}
+
+func (a *Agent) notice(line string) {
+	if a.options.Notice != nil {
+		a.options.Notice(line)
+	}
 }
 
 // pressureNode measures the node and its pods. It implements eviction.Node.

@@ -228,6 +228,11 @@ func (r *run) test(ctx context.Context, specs []string) (results []result, err e
 	if err := cluster.load(ctx, b.images); err != nil {
 		return nil, err
 	}
+	if r.suite == clusterSuite {
+		if err := awaitNodes(ctx, cluster.kubeconfig); err != nil {
+			return nil, err
+		}
+	}
 	stopMirror, err := mirror(b.images, cluster.mirror, cluster.hosts)
 	if err != nil {
 		return nil, err

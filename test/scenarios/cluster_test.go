@@ -34,7 +34,7 @@ const (
 // cluster is a data directory and, while it runs, the process of "kindred up".
 type cluster struct {
 	dir  string
-	home string // for kubectl, whose cache is keyed by the port, which clusters reuse
+	home string // for kubectl, whose cache is keyed by the port, which clusters reuse, and for configuration
 	args []string
 	// under is the command line that starts "kindred up", such as env with variables; usually none.
 	under []string
@@ -125,7 +125,11 @@ func (c *cluster) start(args ...string) error {
 	if userRuntime != "" && !slices.Contains(args, "--no-node") {
 		flags = append(flags, "--container-runtime-endpoint", userRuntime)
 	}
-	up := c.command(append(flags, args...)...)
+	flags, err := servers.OnAnyDisk(filepath.Join(c.home, "kubelet-config.yaml"), append(flags, args...))
+	if err != nil {
+		return err
+	}
+	up := c.command(flags...)
 	if len(c.under) > 0 {
 		under := exec.Command(c.under[0], append(c.under[1:], up.Args...)...)
 		under.Env = up.Env

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -389,27 +388,6 @@ func (k *kindredManagement) leadsElsewhere(name string, other *kindredManagement
 	if ids[0] == ids[1] {
 		k.Errorf("both kubeconfigs lead to the cluster with the namespace %s", ids[0])
 	}
-}
-
-// TestClusterAPIKindredDiskFull: the disk of the host is full while a cluster is made. The machines say so, and the cluster is made once there is room.
-func TestClusterAPIKindredDiskFull(t *testing.T) {
-	needsClusterAPI(t)
-	host := newHostMachines(t)
-	host.dir = filepath.Join(smallDisk(t, 1<<30), "machines")
-	release, err := servers.BuildKindredRelease(t.Context(), "../..", binary, ownVersion(t), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := newKindredManagementOn(t, host, release)
-	k.create("first", 1, 0)
-	k.nodesReady("first", 1, provisioning)
-	heal := fill(t, filepath.Dir(host.dir))
-	k.create("second", 1, 0)
-	k.says("kindredmachine", "HostFailed", "no space left on device")
-	heal()
-	k.nodesReady("second", 1, provisioning)
-	k.goes("second")
-	k.goes("first")
 }
 
 // TestClusterAPIKindredMemoryShort: the host runs out of memory while nodes are added to a cluster. The machines in which the kernel kills Kindred say so,

@@ -136,6 +136,7 @@ func TestEviction(t *testing.T) {
 	s.apply(writer("big", 30, "/v", "", "", ""))
 	s.has("True", `{.items[0].status.conditions[?(@.type=="DiskPressure")].status}`, "nodes")
 	s.has("NoSchedule", `{.items[0].spec.taints[?(@.key=="node.kubernetes.io/disk-pressure")].effect}`, "nodes")
+	s.contains(c.up.out.String(), "has DiskPressure: no pod is placed on it until more is free, and pods may be evicted (nodefs.available is ")
 	s.apply(strings.Replace(writer("late", 1, "/v", "", "", ""), "spec:\n", "spec:\n  nodeName: "+s.nodes()[0]+"\n", 1))
 	if p := s.isEvicted("late", "Pod was rejected: The node had condition: [DiskPressure]. "); len(p.Status.ContainerStatuses) > 0 {
 		t.Errorf("the refused pod ran: %+v", p.Status.ContainerStatuses)

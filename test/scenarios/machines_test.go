@@ -18,6 +18,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	"github.com/kindred-project/kindred/test/servers"
 )
 
 // otherMachine is a network namespace that is connected with this machine as another machine would be, and a data directory.
@@ -182,7 +184,11 @@ func (m *otherMachine) join(args ...string) *process {
 // begin starts "kindred join".
 func (m *otherMachine) begin(args ...string) *process {
 	m.t.Helper()
-	p, err := startProcess(m.command(append([]string{"join"}, args...)...))
+	args, err := servers.OnAnyDisk(filepath.Join(filepath.Dir(m.dir), "kubelet-config.yaml"), append([]string{"join"}, args...))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	p, err := startProcess(m.command(args...))
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -42,6 +42,9 @@ func (k Kindred) Start(ctx context.Context, dir string) (_ *Server, err error) {
 		}
 	}()
 	args := append([]string{"up", "--data-dir", data, "--secure-port", "0", "--service-cidr", serviceCIDR}, k.Args...)
+	if args, err = OnAnyDisk(filepath.Join(dir, "kubelet-config.yaml"), args); err != nil {
+		return nil, err
+	}
 	process, err := launch("kindred", filepath.Join(dir, "kindred.log"), k.Env, own, args...)
 	if err != nil {
 		return nil, err

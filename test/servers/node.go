@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -133,7 +134,7 @@ func (n node) network() ([]byte, error) {
 // kubeletConfig returns upstream's defaults with the changes that this machine needs, and that a
 // cluster needs on a machine with other clusters.
 func (n node) kubeletConfig(c certificates) ([]byte, error) {
-	return yaml.Marshal(map[string]any{
+	config := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1",
 		"kind":       "KubeletConfiguration",
 		"address":    n.address.String(),
@@ -164,14 +165,9 @@ func (n node) kubeletConfig(c certificates) ([]byte, error) {
 		"resolvConf":      "/etc/resolv.conf",
 		// These chains are a hint for other programs, and would not be removed.
 		"makeIPTablesUtilChains": false,
-		// The disk is shared with builds: a full disk must not evict pods or remove images.
-		"evictionHard": map[string]string{
-			"nodefs.available": "0%", "nodefs.inodesFree": "0%",
-			"imagefs.available": "0%", "imagefs.inodesFree": "0%",
-		},
-		"imageGCHighThresholdPercent": 100,
-		"imageGCLowThresholdPercent":  99,
-	})
+	}
+	maps.Copy(config, anyDisk())
+	return yaml.Marshal(config)
 }
 
 func (n node) kubeletFlags(c certificates, config string) []string {

@@ -68,6 +68,9 @@ func (n *SecondNode) Start(ctx context.Context, cluster *Server, dir string) (er
 		return fmt.Errorf("kindred token create: %w", err)
 	}
 	args := append(strings.Fields(string(line))[1:], "--data-dir", n.Data(), "--node-name", secondName)
+	if args, err = OnAnyDisk(filepath.Join(dir, "kubelet-config.yaml"), args); err != nil {
+		return err
+	}
 	err = n.machine.within(func() error {
 		n.process, err = launch("second node", filepath.Join(dir, "second-node.log"), n.Env, n.Kindred, args...)
 		return err

@@ -78,6 +78,8 @@ type Options struct {
 	EvictedBy func(s Signal, age time.Duration)
 	// Changed is called when the node conditions have changed.
 	Changed func()
+	// Notice is called, if set, with a sentence about each condition that begins to hold, without the name of the node.
+	Notice func(sentence string)
 }
 
 // Manager keeps the node above its thresholds.
@@ -139,7 +141,7 @@ func (m *Manager) sync(ctx context.Context) (pause time.Duration) {
 	now := m.options.Clock.Now()
 	state, out := m.state.Step(m.thresholds, m.options.Config.Transition, seen, now)
 	m.state = state
-	m.publish(logger, out.Conditions)
+	m.publish(logger, out, seen)
 	pods := slices.DeleteFunc(m.options.Node.Pods(), func(p *v1.Pod) bool { return m.options.Node.IsEvicting(p.UID) || IsCritical(p) })
 	waits := m.isWaiting(now)
 	if usages := m.usages(ctx, pods, len(out.Act) > 0); !m.evictOverLimit(logger, pods, usages) && !waits && len(out.Act) > 0 {
@@ -165,14 +167,20 @@ func (m *Manager) readLayout(ctx context.Context) error {
 }
 
 // publish makes the conditions visible.
-func (m *Manager) publish(logger klog.Logger, conditions []v1.NodeConditionType) {
+func (m *Manager) publish(logger klog.Logger, out Outcome, seen Observations) {
 	m.mu.Lock()
-	changed := !slices.Equal(m.conditions, conditions)
-	m.conditions = conditions
+	before := m.conditions
+	m.conditions = out.Conditions
 	m.mu.Unlock()
-	if changed {
-		logger.Info("The node's pressure has changed", "conditions", conditions)
-		m.options.Changed()
+	if slices.Equal(before, out.Conditions) {
+		return
+	}
+	logger.Info("The node's pressure has changed", "conditions", out.Conditions)
+	m.options.Changed()
+	for _, condition := range out.Conditions {
+		if m.options.Notice != nil && !slices.Contains(before, condition) {
+			m.options.Notice(notice(condition, out.Met, seen))
+		}
 	}
 }
 

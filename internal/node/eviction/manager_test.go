@@ -33,6 +33,7 @@ type model struct {
 	takes  time.Duration // until an evicted pod has ended
 
 	evicted []string
+	noticed []string
 	counted []Signal
 	ages    []time.Duration // of the measurements of evictions
 	ending  map[types.UID]time.Time
@@ -102,6 +103,7 @@ func newModel(thresholds ...Threshold) (*model, *Manager, *record.FakeRecorder) 
 	return n, New(Options{
 		Config: Config{Thresholds: thresholds, Transition: 20 * time.Second, LocalLimits: true, MaxPodGraceSeconds: 7},
 		Node:   n, Clock: n.clock, Recorder: events, Reference: &v1.ObjectReference{Kind: "Node", Name: "n"}, Changed: func() {},
+		Notice:    func(sentence string) { n.noticed = append(n.noticed, sentence) },
 		Evicted:   func(s Signal) { n.counted = append(n.counted, s) },
 		EvictedBy: func(_ Signal, age time.Duration) { n.ages = append(n.ages, age) },
 	}), events

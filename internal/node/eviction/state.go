@@ -26,6 +26,8 @@ type State struct {
 type Outcome struct {
 	// Conditions are the node conditions that hold.
 	Conditions []v1.NodeConditionType
+	// Met has the thresholds that are met, or not yet resolved.
+	Met []Threshold
 	// Act has the thresholds for which something must be reclaimed, the first one first.
 	Act []Threshold
 }
@@ -48,6 +50,7 @@ func (s State) Step(thresholds []Threshold, transition time.Duration, seen Obser
 			since = now
 		}
 		next.since[i] = since
+		out.Met = append(out.Met, t)
 		next.seen[t.Signal.condition()] = now
 		if now.Sub(since) < t.Grace {
 			continue

@@ -1,0 +1,95 @@
+// Copyright The Kindred Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kindred-project/kindred/test/servers"
+)
+
+// TestClusterAPIKindredDiskFull: the disk of the host is full while a cluster is made. The machines say so, and the cluster is made once there is room.
+func TestClusterAPIKindredDiskFull(t *testing.T) {
+	needsClusterAPI(t)
+	host := newHostMachines(t)
+	host.dir = filepath.Join(smallDisk(t, 1<<30), "machines")
+	release, err := servers.BuildKindredRelease(t.Context(), "../..", binary, ownVersion(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newKindredManagementOn(t, host, release)
+	k.create("first", 1, 0)
+	k.nodesReady("first", 1, provisioning)
+	heal := fill(t, filepath.Dir(host.dir))
+	k.create("second", 1, 0)
+	k.says("kindredmachine", "HostFailed", "no space left on device")
+	heal()
+	k.nodesReady("second", 1, provisioning)
+	k.goes("second")
+	k.goes("first")
+}
+
+// TestClusterAPIKindredOneDiskFull: the disk is full on which the management cluster is, and all machines, while a cluster is made, and while it is
+// deleted. Writes are refused meanwhile, the clusters that exist stay, and what was begun is completed once there is room.
+func TestClusterAPIKindredOneDiskFull(t *testing.T) {
+	needsClusterAPI(t)
+	disk := smallDisk(t, 4<<30)
+	host := newHostMachines(t)
+	host.dir = filepath.Join(disk, "machines")
+	release, err := servers.BuildKindredRelease(t.Context(), "../..", binary, ownVersion(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", disk) // for the data directory
+	k := newKindredManagementOn(t, host, release)
+	owners := k.recordOwners()
+	k.create("first", 1, 1)
+	k.nodesReady("first", 2, provisioning)
+	machines := k.host.list()
+
+	k.create("second", 1, 1)
+	heal := fill(t, disk)
+	k.refusesWrites()
+	k.kubectl("get", "cluster", "first", "second")
+	heal()
+	k.nodesReady("second", 2, provisioning)
+
+	k.kubectl("delete", "cluster", "second", "--wait=false")
+	heal = fill(t, disk)
+	k.refusesWrites()
+	heal()
+	k.kubectl("wait", "--for=delete", "cluster/second", "--timeout=120s")
+	k.nodesReady("first", 2, provisioning)
+	for _, m := range machines {
+		if now := k.host.get(m.Name); now.PID != m.PID {
+			t.Errorf("the machine %s was process %d, and is %d: it was replaced", m.Name, m.PID, now.PID)
+		}
+	}
+	k.finds()
+	k.goes("first")
+	owners.good("although the disk was full")
+	if left := k.host.list(); len(left) > 0 {
+		t.Errorf("machines that are left: %+v", left)
+	}
+}
+
+// refusesWrites fails the test unless Clusters are refused because of the disk, for long enough that those that are being made run out of room as well.
+func (k *kindredManagement) refusesWrites() {
+	k.Helper()
+	const period = 15 * time.Second
+	manifest := k.generated("", "third", 1, 0)
+	for began := time.Now(); time.Since(began) < period; {
+		k.within(patience, "writes are refused", func() error {
+			r := runCommand(k.command("create", "-f", "-"), manifest)
+			if r.code == 0 || !strings.Contains(r.err, "writes are refused, the disk is nearly full") {
+				return fmt.Errorf("exit status %d: %s%s", r.code, r.out, r.err)
+			}
+			return nil
+		})
+	}
+}
