@@ -60,6 +60,9 @@ func (d *decision) containerStatuses(specs []v1.Container, kind containerType) [
 func (d *decision) containerStatus(c *v1.Container, kind containerType) v1.ContainerStatus {
 	old := statusNamed(d.Old, c.Name)
 	runs := d.Runtime.Runs(c.Name)
+	if d.showsReplaced(c, runs, old) {
+		return *old
+	}
 	var s v1.ContainerStatus
 	if len(runs) == 0 {
 		s = d.statusWithoutRuns(c, kind, old)

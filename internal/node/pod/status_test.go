@@ -231,6 +231,54 @@ func TestFinalStatusStays(t *testing.T) {
 	}
 }
 
+// TestStatusWhileReplaced: a container whose definition changed stays running and ready in the status for a second after its run
+// has ended, unless its pod stops or its next run cannot start.
+func TestStatusWhileReplaced(t *testing.T) {
+	run := runningRun("app")
+	run.Hash = "other"
+	in := scene(v1.Container{Name: "app", Image: "i"}).with(run)
+	in.Old = Decide(in).Status
+	shown := in.Old.ContainerStatuses[0]
+	if shown.State.Running == nil || !shown.Ready || conditionOf(in.Old.Conditions, v1.PodReady).Status != v1.ConditionTrue {
+		t.Fatalf("before: %+v", in.Old)
+	}
+	run.State, run.ExitCode, run.FinishedAt = runtime.Exited, 2, caseTime
+	next := run
+	next.State, next.Attempt, next.ID = runtime.Created, 1, "app-1"
+	in.Runtime = &runtime.Pod{Sandboxes: in.Runtime.Sandboxes}
+	for name, test := range map[string]struct {
+		change func(*Input)
+		ready  v1.ConditionStatus
+	}{
+		"ended":                   {ready: v1.ConditionTrue},
+		"the next run is created": {change: func(in *Input) { *in = in.with(next) }, ready: v1.ConditionTrue},
+		"a second later":          {change: func(in *Input) { in.Now = caseTime.Add(replacementPeriod) }, ready: v1.ConditionFalse},
+		"its start fails": {change: func(in *Input) {
+			in.Memory.Failures = map[Subject]Failure{OfContainer("app"): {Reason: "ErrImagePull"}}
+		}, ready: v1.ConditionFalse},
+		"the pod stops":                 {change: func(in *Input) { in.Memory.StoppingSince = caseTime }, ready: v1.ConditionFalse},
+		"the pod is deleted":            {change: func(in *Input) { in.Pod.DeletionTimestamp = &metav1.Time{Time: caseTime} }, ready: v1.ConditionFalse},
+		"another run was shown":         {change: func(in *Input) { in.Old.ContainerStatuses[0].ContainerID = "r://app-7" }, ready: v1.ConditionFalse},
+		"the definition did not change": {change: func(in *Input) { in.Runtime.Containers[0].Hash = "" }, ready: v1.ConditionFalse},
+	} {
+		changed := in.with(run)
+		changed.Pod, changed.Old = in.Pod.DeepCopy(), *in.Old.DeepCopy()
+		if test.change != nil {
+			test.change(&changed)
+		}
+		out := Decide(changed)
+		if got := conditionOf(out.Status.Conditions, v1.PodReady).Status; got != test.ready {
+			t.Errorf("%s: Ready is %s, want %s: %+v", name, got, test.ready, out.Status.ContainerStatuses[0])
+		}
+		if until := caseTime.Add(replacementPeriod); test.ready == v1.ConditionTrue && !out.Wake.Equal(until) {
+			t.Errorf("%s: the next decision is at %v, want %v", name, out.Wake, until)
+		}
+		if diff := cmp.Diff(shown, out.Status.ContainerStatuses[0]); test.ready == v1.ConditionTrue && diff != "" {
+			t.Errorf("%s: the container's status (-before +after):\n%s", name, diff)
+		}
+	}
+}
+
 // A run that is replaced whatever its exit code does not end in the API, which would not let its container run again.
 func TestStatusOfReplacedRun(t *testing.T) {
 	for name, policy := range map[string]v1.RestartPolicy{"changed": v1.RestartPolicyNever, "unhealthy": v1.RestartPolicyOnFailure} {
