@@ -4,8 +4,10 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
+	"syscall"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -37,10 +39,15 @@ func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	select {}
 }
 
-// cause returns the error among the fields of a log entry, if there is one.
+// cause returns the error among the fields of a log entry, if there is one, and what to do about a full disk.
 func cause(fields []zapcore.Field) string {
 	for _, f := range fields {
-		if err, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
+		err, ok := f.Interface.(error)
+		switch {
+		case !ok || f.Type != zapcore.ErrorType:
+		case errors.Is(err, syscall.ENOSPC):
+			return ": " + err.Error() + "; free space on this disk and start again"
+		default:
 			return ": " + err.Error()
 		}
 	}

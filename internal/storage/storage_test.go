@@ -5,9 +5,10 @@ package storage
 
 import (
 	"context"
-	"errors"
+	"io/fs"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,11 +55,11 @@ func TestFailureIsReported(t *testing.T) {
 	t.Cleanup(b.shutDown)
 	logger := newLogger(filepath.Join(t.TempDir(), "log"), b.failed)
 	for range 2 {
-		go logger.Fatal("failed to save Raft hard state and entries", zap.Error(errors.New("no space left on device")))
+		go logger.Fatal("failed to save Raft hard state and entries", zap.Error(&fs.PathError{Op: "write", Path: "db", Err: syscall.ENOSPC}))
 	}
 	select {
 	case err := <-b.Failed():
-		if !strings.Contains(err.Error(), "no space left on device") {
+		if !strings.HasSuffix(err.Error(), "write db: no space left on device; free space on this disk and start again") {
 			t.Errorf("the report is %q", err)
 		}
 	case <-time.After(10 * time.Second):

@@ -130,12 +130,35 @@ func smallDisk(t *testing.T, size int) string {
 // fill leaves no room on a file system, until heal is called.
 func fill(t *testing.T, dir string) (heal func()) {
 	t.Helper()
+	return fillWith(t, dir, func(file *os.File) error {
+		_, err := io.Copy(file, zeros{})
+		if errors.Is(err, unix.ENOSPC) {
+			return nil
+		}
+		return err
+	})
+}
+
+// fillUpTo leaves some bytes on a file system, until heal is called.
+func fillUpTo(t *testing.T, dir string, left uint64) (heal func()) {
+	t.Helper()
+	return fillWith(t, dir, func(file *os.File) error {
+		var stat unix.Statfs_t
+		if err := unix.Fstatfs(int(file.Fd()), &stat); err != nil {
+			return err
+		}
+		return unix.Fallocate(int(file.Fd()), 0, 0, int64(stat.Bavail*uint64(stat.Bsize)-left))
+	})
+}
+
+// fillWith fills a file system with a file, which heal removes.
+func fillWith(t *testing.T, dir string, write func(*os.File) error) (heal func()) {
+	t.Helper()
 	file, err := os.CreateTemp(dir, "filler-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = io.Copy(file, zeros{})
-	if !errors.Is(err, unix.ENOSPC) {
+	if err := write(file); err != nil {
 		t.Fatalf("filling the disk: %v", err)
 	}
 	return func() {
