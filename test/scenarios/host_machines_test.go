@@ -22,8 +22,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
-
-	"github.com/kindred-project/kindred/test/servers"
 )
 
 // hostMachines are machines on this host, in a directory of their own.
@@ -254,7 +252,7 @@ func (h *hostMachines) killKindred(name string) {
 // pods run on; a machine whose first process is killed is dead. Nothing is left of machines that are deleted.
 func TestMachinesOfThisHost(t *testing.T) {
 	h := newHostMachines(t)
-	h.create("one", "up", "--server")
+	h.run("create", "one", "--", "up", "--server")
 	h.within(patience, "the server answers", func() error {
 		_, err := h.inside("one", "kindred", "kubectl", "get", "--raw", "/readyz")
 		return err
@@ -263,7 +261,7 @@ func TestMachinesOfThisHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.create("two", joinArguments(t, line)...)
+	h.run(append([]string{"create", "two", "--"}, joinArguments(t, line)...)...)
 	h.ready("one", "one", "two")
 	h.loadImages("one")
 	h.loadImages("two")
@@ -341,16 +339,6 @@ func (h *hostMachines) serves() {
 		}
 		return nil
 	})
-}
-
-// create creates a machine that runs Kindred with arguments.
-func (h *hostMachines) create(name string, args ...string) {
-	h.Helper()
-	args, err := servers.OnAnyDisk(filepath.Join(filepath.Dir(h.dir), "kubelet-config.yaml"), args)
-	if err != nil {
-		h.Fatal(err)
-	}
-	h.run(append([]string{"create", name, "--"}, args...)...)
 }
 
 // refusesAnother: a machine that exists is not changed into another one.
