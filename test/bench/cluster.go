@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -52,7 +53,11 @@ func (b *bench) start(ctx context.Context, args ...string) (*cluster, error) {
 		return nil, err
 	}
 	c := &cluster{bench: b, dataDir: dir, printed: make(chan struct{})}
-	c.cmd = exec.CommandContext(ctx, b.binary, append([]string{"up", "--data-dir", dir, "--secure-port", "0"}, args...)...)
+	args, err = servers.OnAnyDisk(filepath.Join(b.scratch, "kubelet-config.yaml"), append([]string{"up", "--data-dir", dir, "--secure-port", "0"}, args...))
+	if err != nil {
+		return nil, err
+	}
+	c.cmd = exec.CommandContext(ctx, b.binary, args...)
 	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
 	c.cmd.Stderr = os.Stderr
 	if b.isProfiled() {
