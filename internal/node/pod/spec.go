@@ -118,13 +118,14 @@ func changed(pod *v1.Pod, c *v1.Container, run runtime.Container) bool {
 	return run.Hash != "" && run.Hash != criconfig.Hash(pod, c)
 }
 
-// replacementPeriod is how long a run whose definition changed is still shown as running after it has ended. The kubelet shows its
+// replacementPeriod is how long a run whose image changed is still shown as running after it has ended. The kubelet shows its
 // end only if the next run takes longer to start than the kubelet to look again, which it does once a second: the pod would
 // leave the endpoints of Services, and return at once.
 const replacementPeriod = time.Second
 
 // showsReplaced reports whether the status of a container stays that of its last run, which has just ended because the container's
-// definition changed, and whose successor is about to run.
+// image changed, and whose successor is about to run. A container that is restarted for other resources does not have them
+// before, so that its resize must not look complete.
 func (d *decision) showsReplaced(c *v1.Container, runs []runtime.Container, shown *v1.ContainerStatus) bool {
 	last := slices.IndexFunc(runs, func(run runtime.Container) bool { return run.State != runtime.Created })
 	if last < 0 || shown == nil || shown.State.Running == nil || shown.ContainerID != d.containerID(runs[last]) {
@@ -132,7 +133,7 @@ func (d *decision) showsReplaced(c *v1.Container, runs []runtime.Container, show
 	}
 	run := runs[last]
 	_, failed := d.Memory.Failures[OfContainer(c.Name)]
-	if run.State != runtime.Exited || !changed(d.Pod, c, run) || failed || d.deleting() || d.ended() != nil || !d.Memory.StoppingSince.IsZero() {
+	if run.State != runtime.Exited || run.Hash == "" || criconfig.SameImage(run.Hash, criconfig.Hash(d.Pod, c)) || failed || d.deleting() || d.ended() != nil || !d.Memory.StoppingSince.IsZero() {
 		return false
 	}
 	until := run.FinishedAt.Add(replacementPeriod)

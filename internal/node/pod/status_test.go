@@ -10,8 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kindred-project/kindred/internal/node/criconfig"
 	"github.com/kindred-project/kindred/internal/node/runtime"
 )
 
@@ -231,7 +233,7 @@ func TestFinalStatusStays(t *testing.T) {
 	}
 }
 
-// TestStatusWhileReplaced: a container whose definition changed stays running and ready in the status for a second after its run
+// TestStatusWhileReplaced: a container whose image changed stays running and ready in the status for a second after its run
 // has ended, unless its pod stops or its next run cannot start.
 func TestStatusWhileReplaced(t *testing.T) {
 	run := runningRun("app")
@@ -256,10 +258,15 @@ func TestStatusWhileReplaced(t *testing.T) {
 		"its start fails": {change: func(in *Input) {
 			in.Memory.Failures = map[Subject]Failure{OfContainer("app"): {Reason: "ErrImagePull"}}
 		}, ready: v1.ConditionFalse},
-		"the pod stops":                 {change: func(in *Input) { in.Memory.StoppingSince = caseTime }, ready: v1.ConditionFalse},
-		"the pod is deleted":            {change: func(in *Input) { in.Pod.DeletionTimestamp = &metav1.Time{Time: caseTime} }, ready: v1.ConditionFalse},
-		"another run was shown":         {change: func(in *Input) { in.Old.ContainerStatuses[0].ContainerID = "r://app-7" }, ready: v1.ConditionFalse},
-		"the definition did not change": {change: func(in *Input) { in.Runtime.Containers[0].Hash = "" }, ready: v1.ConditionFalse},
+		"the pod stops":         {change: func(in *Input) { in.Memory.StoppingSince = caseTime }, ready: v1.ConditionFalse},
+		"the pod is deleted":    {change: func(in *Input) { in.Pod.DeletionTimestamp = &metav1.Time{Time: caseTime} }, ready: v1.ConditionFalse},
+		"another run was shown": {change: func(in *Input) { in.Old.ContainerStatuses[0].ContainerID = "r://app-7" }, ready: v1.ConditionFalse},
+		"its resources changed": {change: func(in *Input) {
+			in.Pod.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceCPU, RestartPolicy: v1.RestartContainer}}
+			in.Runtime.Containers[0].Hash = criconfig.Hash(in.Pod, &in.Pod.Spec.Containers[0])
+			in.Pod.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}
+		}, ready: v1.ConditionFalse},
+		"the image did not change": {change: func(in *Input) { in.Runtime.Containers[0].Hash = "" }, ready: v1.ConditionFalse},
 	} {
 		changed := in.with(run)
 		changed.Pod, changed.Old = in.Pod.DeepCopy(), *in.Old.DeepCopy()
