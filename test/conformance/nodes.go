@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// nodesLimit is how long nodes may take to be usable. The suite waits half an hour, and doesn't say for what.
+// nodesLimit limits the wait for usable nodes. The suite itself waits half an hour, and its error does not name the cause.
 const nodesLimit = 2 * time.Minute
 
 // awaitNodes returns when each node of a cluster accepts pods. The error says why one doesn't.

@@ -118,9 +118,9 @@ func changed(pod *v1.Pod, c *v1.Container, run runtime.Container) bool {
 	return run.Hash != "" && run.Hash != criconfig.Hash(pod, c)
 }
 
-// replacementPeriod is how long a run whose image changed is still shown as running after it has ended. The kubelet shows its
-// end only if the next run takes longer to start than the kubelet to look again, which it does once a second: the pod would
-// leave the endpoints of Services, and return at once.
+// replacementPeriod is the time after the end of a run during which the status still shows it as running, if its image changed.
+// The kubelet hides such a replacement too, unless it takes longer than the second between two looks at the runtime. Without it,
+// the pod would leave the endpoints of Services and return at once.
 const replacementPeriod = time.Second
 
 // showsReplaced reports whether the status of a container stays that of its last run, which has just ended because the container's
