@@ -22,6 +22,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
 	"k8s.io/utils/clock"
 )
 
@@ -152,16 +153,14 @@ func (m *Member) ask(ctx context.Context) (string, error) {
 	defer client.Close()
 	var members []*etcdserverpb.Member
 	err = retry(ctx, func(ctx context.Context) (err error) {
-		if members, err = m.admission(ctx, client); err != nil && isTemporary(err) {
-			m.Waiting(fmt.Sprintf("the etcd cluster admits this machine later: %v", err))
-		}
+		members, err = m.admission(ctx, client)
 		return err
-	})
+	}, func(err error) { m.Waiting(fmt.Sprintf("the etcd cluster admits this machine later: %v", err)) })
 	return initialCluster(members, m), err
 }
 
-// retry changes the members of a cluster, again as long as it cannot be changed now.
-func retry(ctx context.Context, change func(context.Context) error) error {
+// retry changes the members of a cluster, again as long as it cannot be changed now. It calls later with the reason before each pause.
+func retry(ctx context.Context, change func(context.Context) error, later func(error)) error {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, attemptLimit)
 		err := change(attempt)
@@ -169,6 +168,7 @@ func retry(ctx context.Context, change func(context.Context) error) error {
 		if err == nil || ctx.Err() != nil || !isTemporary(err) {
 			return err
 		}
+		later(err)
 		select {
 		case <-clock.RealClock{}.After(joinPause):
 		case <-ctx.Done():
@@ -200,11 +200,17 @@ func (m *Member) admission(ctx context.Context, client *clientv3.Client) ([]*etc
 	return added.Members, nil
 }
 
-// isTemporary reports whether the members of a cluster may be changed later. A member that was added and removed in the same second cannot
-// be added again in this second: its ID has been removed for good, and the next one follows from the time in seconds.
+// isTemporary reports whether the members of a cluster may be changed later. All errors of etcd with the code Unavailable say so: the members
+// have no leader, or their connections are too young or were lost. A change that timed out may have been made, so that a URL exists or a
+// member is gone. A member that was added and removed in the same second cannot be added again in this second: its ID has been removed for
+// good, and the next one follows from the time in seconds.
 func isTemporary(err error) bool {
+	err = rpctypes.Error(err) // a server returns errors of its own, with the same texts
+	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok && known.Code() == codes.Unavailable {
+		return true
+	}
 	return slices.ContainsFunc([]error{
-		context.DeadlineExceeded, rpctypes.ErrTooManyLearners, rpctypes.ErrUnhealthy, rpctypes.ErrMemberNotEnoughStarted, rpctypes.ErrMemberNotFound,
+		context.DeadlineExceeded, rpctypes.ErrTooManyLearners, rpctypes.ErrMemberNotEnoughStarted, rpctypes.ErrMemberNotFound, rpctypes.ErrPeerURLExist,
 	}, func(temporary error) bool { return errors.Is(err, temporary) })
 }
 
@@ -231,7 +237,13 @@ func (m *Member) settle(ctx context.Context, server *etcdserver.EtcdServer) erro
 	}
 	if !slices.Equal(self.PeerURLs, []string{m.peerURL()}) {
 		changed := membership.Member{ID: self.ID, RaftAttributes: membership.RaftAttributes{PeerURLs: []string{m.peerURL()}, IsLearner: self.IsLearner}}
-		if _, err := server.UpdateMember(ctx, changed); err != nil {
+		err := retry(ctx, func(ctx context.Context) error {
+			_, err := server.UpdateMember(ctx, changed)
+			return err
+		}, func(err error) {
+			m.Waiting(fmt.Sprintf("the other members learn the address of this one later: %v", err))
+		})
+		if err != nil {
 			return fmt.Errorf("tell the other members the address of this one: %w", err)
 		}
 	}

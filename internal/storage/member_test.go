@@ -16,8 +16,12 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
+	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
 )
 
@@ -43,7 +47,13 @@ func TestMembers(t *testing.T) {
 			joined <- err
 		}()
 	}
-	if err := errors.Join(<-joined, <-joined); err != nil {
+	err := errors.Join(<-joined, <-joined)
+	for _, b := range backends[1:] {
+		if b != nil {
+			t.Cleanup(b.Close)
+		}
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	for i, b := range backends {
@@ -220,6 +230,34 @@ func TestAMemberWaits(t *testing.T) {
 	stop()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("the interrupted start returned %v", err)
+	}
+}
+
+// TestTemporary: a change of members is tried again after errors of this moment alone, as a client sees them and as a server returns them.
+func TestTemporary(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{rpctypes.ErrTimeoutDueToConnectionLost, true},
+		{rpctypes.ErrTimeout, true},
+		{rpctypes.ErrNoLeader, true},
+		{rpctypes.ErrUnhealthy, true},
+		{rpctypes.ErrTooManyLearners, true},
+		{rpctypes.ErrPeerURLExist, true},
+		{etcderrors.ErrTimeoutDueToConnectionLost, true},
+		{etcderrors.ErrLeaderChanged, true},
+		{etcderrors.ErrNotEnoughStartedMembers, true},
+		{context.DeadlineExceeded, true},
+		{context.Canceled, false},
+		{rpctypes.ErrMemberBadURLs, false},
+		{rpctypes.ErrClusterIDMismatch, false},
+		{etcderrors.ErrCorrupt, false},
+		{status.Error(codes.Unavailable, "connection refused"), false}, // a port that is closed stays so
+	} {
+		if got := isTemporary(test.err); got != test.want {
+			t.Errorf("%v: %v, want %v", test.err, got, test.want)
+		}
 	}
 }
 

@@ -117,7 +117,7 @@ func (m *Members) Remove(ctx context.Context, name string) error {
 				return nil
 			}
 			return err
-		})
+		}, func(error) {})
 		if err != nil {
 			return fmt.Errorf("remove member %s of the etcd cluster: %w", name, err)
 		}
