@@ -209,7 +209,7 @@ func distinct(o *Object) []graph.Owner {
 // undocumented finds objects that have other owners than the profile's table. References to absent owners are findings of other rules.
 func undocumented(s *Snapshot, o *Object) []Finding {
 	absent := slices.ContainsFunc(o.Owners, func(ref graph.Owner) bool { return s.fault(o, ref) != "" })
-	if s.profile == nil || absent || s.young(o) || len(s.restorable(o)) > 0 {
+	if s.profile == nil || o.Unlabelled || absent || s.young(o) || len(s.restorable(o)) > 0 {
 		return nil
 	}
 	r, refs := s.profile.row(o), distinct(o)

@@ -34,6 +34,8 @@ type Object struct {
 	// Labels and Created are required only for the objects for which NeedsLabels, or a profile's Of, returns true.
 	Labels  map[string]string
 	Created time.Time
+	// Unlabelled is set if Labels and Created cannot be read.
+	Unlabelled bool
 	// Hold is set for objects on hold.
 	Hold *ownership.Hold
 	// NamedBy are required only for the objects for which a profile's NeedsNames returns true.

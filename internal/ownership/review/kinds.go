@@ -105,15 +105,25 @@ func (in *inspection) label(ctx context.Context, objects []*lint.Object) {
 	slices.Sort(in.warnings)
 }
 
+// labelAt reads the labels of objects in one place. Those that do not exist any more have been deleted since the graph was copied.
 func (in *inspection) labelAt(ctx context.Context, p place, objects map[types.UID]*lint.Object) {
 	list, err := in.Metadata.Resource(p.GroupVersionResource).Namespace(p.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		in.warn("the labels of %s cannot be read, so siblings among them are not compared: %v", p.GroupResource(), err)
+		in.warn("the labels of %s cannot be read, so they are compared neither with siblings nor with a profile: %v", p.GroupResource(), err)
+		for _, o := range objects {
+			o.Unlabelled = true
+		}
 		return
 	}
+	existing := map[types.UID]*metav1.PartialObjectMetadata{}
 	for i := range list.Items {
-		if o := objects[list.Items[i].UID]; o != nil {
-			o.Labels, o.Created = list.Items[i].Labels, list.Items[i].CreationTimestamp.Time
+		existing[list.Items[i].UID] = &list.Items[i]
+	}
+	for id, o := range objects {
+		if now, ok := existing[id]; ok {
+			o.Labels, o.Created = now.Labels, now.CreationTimestamp.Time
+		} else {
+			o.Deleting = true
 		}
 	}
 }

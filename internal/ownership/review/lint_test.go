@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -28,6 +30,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	ownership "github.com/kindred-project/kindred/apis/ownership/v1alpha1"
+	"github.com/kindred-project/kindred/internal/ownership/clusterapi"
 )
 
 // discovered serves widgets in two versions, of which v1 is preferred, and all other kinds in one.
@@ -146,6 +149,59 @@ func TestLint(t *testing.T) {
 				t.Errorf("%d objects were checked, want %d", s.Checked, tt.checked)
 			}
 		})
+	}
+}
+
+// TestLintGone: an object that is deleted while it is checked has no findings, although its labels can no longer be read.
+func TestLintGone(t *testing.T) {
+	cluster := func(w *world) {
+		w.add(clusters, "a", "c", nil)
+		w.add(infraClusters, "a", "i", func(o *unstructured.Unstructured) {
+			ownedBy(clusters, "c")(o)
+			o.SetLabels(map[string]string{clusterapi.TopologyOwnedLabel: ""})
+		})
+	}
+	for name, tt := range map[string]struct {
+		spec ownership.OwnershipLintSpec
+		fill func(*world)
+		gone types.UID
+	}{
+		"under a profile": {ownership.OwnershipLintSpec{Profile: ownership.ProfileClusterAPI}, cluster, "i"},
+		"its owner":       {ownership.OwnershipLintSpec{Profile: ownership.ProfileClusterAPI}, cluster, "c"},
+		"without an owner": {ownership.OwnershipLintSpec{}, func(w *world) {
+			w.add(widgets, "a", "root", nil)
+			w.add(pods, "a", "one", labelled(ownedBy(widgets, "root")))
+			w.add(pods, "a", "two", labelled(ownedBy(widgets, "root")))
+			w.add(pods, "a", "bare", labelled(nil))
+		}, "bare"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tt.fill(w)
+			w.objects = slices.DeleteFunc(w.objects, func(o runtime.Object) bool { return o.(*unstructured.Unstructured).GetUID() == tt.gone })
+			s, err := w.lint(tt.spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(s.Findings) > 0 || len(s.Warnings) > 0 {
+				t.Errorf("findings %v, warnings %v", s.Findings, s.Warnings)
+			}
+		})
+	}
+}
+
+// TestLintUnlabelled: objects that may be got and not listed are not compared with a profile, and a warning says so.
+func TestLintUnlabelled(t *testing.T) {
+	w := newWorld(t)
+	w.add(clusters, "a", "c", nil)
+	w.add(infraClusters, "a", "i", ownedBy(clusters, "c"))
+	w.unlisted = infraClusters.GroupVersionResource.Resource
+	s, err := w.lint(ownership.OwnershipLintSpec{Profile: ownership.ProfileClusterAPI})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Findings) > 0 || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "the labels of "+w.unlisted) {
+		t.Errorf("findings %v, warnings %v", s.Findings, s.Warnings)
 	}
 }
 

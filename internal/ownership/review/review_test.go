@@ -39,13 +39,14 @@ var (
 	clusters         = resource(clusterapi.Core, "v1beta2", "clusters", "Cluster", true)
 	classes          = resource(clusterapi.Core, "v1beta2", "clusterclasses", "ClusterClass", true)
 	deployments      = resource(clusterapi.Core, "v1beta2", "machinedeployments", "MachineDeployment", true)
+	infraClusters    = resource(clusterapi.Infrastructure, "v1beta2", "devclusters", "DevCluster", true)
 	machineTemplates = resource(clusterapi.Infrastructure, "v1beta2", "devmachinetemplates", "DevMachineTemplate", true)
 	resourceSets     = resource(clusterapi.Addons, "v1beta2", "clusterresourcesets", "ClusterResourceSet", true)
 	bindings         = resource(clusterapi.Addons, "v1beta2", "clusterresourcesetbindings", "ClusterResourceSetBinding", true)
 
 	servedKinds = []graph.Resource{
 		configMaps, pods, jobs, spaces, crds, widgets, volumeClaims, persistentVolumes,
-		clusters, classes, deployments, machineTemplates, resourceSets, bindings,
+		clusters, classes, deployments, infraClusters, machineTemplates, resourceSets, bindings,
 	}
 )
 

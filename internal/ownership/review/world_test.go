@@ -36,6 +36,8 @@ type world struct {
 	allowed func(a authorizer.Attributes) bool
 	// gets, if set, is the number of times that an object can be read before it is deleted.
 	gets *int
+	// unlisted is a resource that cannot be listed.
+	unlisted string
 }
 
 func newWorld(t *testing.T) *world {
@@ -136,6 +138,10 @@ func (w *world) reviews() *Reviews {
 		}
 		*w.gets--
 		return *w.gets < 0, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), a.(clienttesting.GetAction).GetName())
+	})
+	client.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		refused := a.GetResource().Resource == w.unlisted
+		return refused, nil, apierrors.NewForbidden(a.GetResource().GroupResource(), "", nil)
 	})
 	r := &Reviews{}
 	r.Connect(Sources{
