@@ -84,18 +84,21 @@ func TestClusterAPIKindredOneDiskFull(t *testing.T) {
 // fullPeriod is long enough for controllers to run out of room as well.
 const fullPeriod = 15 * time.Second
 
-// refusesWrites fails the test unless Clusters are refused for some time because of the disk.
+// refusesWrites waits until writes are refused because of the disk, and fails the test unless a Cluster is then refused for some time.
 func (k *kindredManagement) refusesWrites() {
 	k.Helper()
+	refused := func(r result) error {
+		if r.code == 0 || r.out != "" || !strings.Contains(r.err, "writes are refused, the disk is nearly full") {
+			return fmt.Errorf("exit status %d: %s%s", r.code, r.out, r.err)
+		}
+		return nil
+	}
+	k.within(patience, "writes are refused", func() error { return refused(k.try("create", "configmap", "room")) })
 	manifest := k.generated("", "third", 1, 0)
 	for began := time.Now(); time.Since(began) < fullPeriod; {
-		k.within(patience, "writes are refused", func() error {
-			r := runCommand(k.command("create", "-f", "-"), manifest)
-			if r.code == 0 || !strings.Contains(r.err, "writes are refused, the disk is nearly full") {
-				return fmt.Errorf("exit status %d: %s%s", r.code, r.out, r.err)
-			}
-			return nil
-		})
+		if err := refused(runCommand(k.command("create", "-f", "-"), manifest)); err != nil {
+			k.Fatalf("a Cluster is not refused: %v", err)
+		}
 	}
 }
 
